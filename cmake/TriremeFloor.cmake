@@ -1,0 +1,27 @@
+# trireme_floor(NAME FLOORS a b ... LIBRARIES x y ... EXCLUDE file ...): a static library of the folder's sources.
+# FLOORS are the floors below that it may include from (public), LIBRARIES are third-party ones (private).
+function(trireme_floor NAME)
+  cmake_parse_arguments(ARG "" "" "FLOORS;LIBRARIES;EXCLUDE" ${ARGN})
+  file(GLOB SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  foreach(FILE ${ARG_EXCLUDE})
+    list(REMOVE_ITEM SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/${FILE})
+  endforeach()
+  add_library(trireme_${NAME} STATIC ${SOURCES})
+  list(TRANSFORM ARG_FLOORS PREPEND trireme_)
+  target_link_libraries(trireme_${NAME} PUBLIC trireme_flags ${ARG_FLOORS} PRIVATE ${ARG_LIBRARIES})
+endfunction()
+
+# trireme_test(NAME FLOORS ... LIBRARIES ...): a GoogleTest program of tests/NAME/*.cpp (or the given folder's sources).
+function(trireme_test NAME)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "FLOORS;LIBRARIES" ${ARGN})
+  file(GLOB SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${NAME}/*.cpp)
+  string(REPLACE "/" "_" TARGET test_${NAME})
+  add_executable(${TARGET} ${SOURCES})
+  list(TRANSFORM ARG_FLOORS PREPEND trireme_)
+  target_link_libraries(${TARGET} PRIVATE trireme_test_support ${ARG_FLOORS} ${ARG_LIBRARIES} GTest::gtest_main)
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  add_test(NAME ${NAME} COMMAND ${TARGET} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(${NAME} PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+endfunction()
