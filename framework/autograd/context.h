@@ -1,0 +1,40 @@
+// What one forward call knows besides its input. A value per micro-batch; fields are independent,
+// none stands for another.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "framework/autograd/tape.h"
+#include "framework/autograd/var.h"
+#include "framework/backend/backend.h"
+
+namespace trireme {
+
+// What the last list entry compares with, and where its loss goes.
+struct LossTarget {
+  Tensor labels;    // (rows of the head) i32; < 0 = the row does not count
+  double seed = 0;  // d objective / d loss of one row: loss scale / global number of counted rows
+  double smoothing = 0;  // label smoothing
+  Tensor
+      total;  // (1) f64: the sum of row losses is added here. With a tape this happens in backward.
+};
+
+struct Context {
+  Backend& backend;
+  Tape* tape = nullptr;               // record for backward, or not
+  std::optional<RngKey> rng = {};     // dropout is on, with this key (seed and attempted step)
+  std::int64_t samples = 1;           // of this micro-batch
+  std::int64_t tokens = 1;            // per sample
+  std::int64_t first_sample = 0;      // global index of the first one, for dropout counters
+  bool sequence_parallel = false;     // rows between the linears are sharded over the tensor ranks
+  bool remake_cheap_outputs = false;  // selective recomputation of norm and activation outputs
+  DType compute = DType::kF32;        // type of matmul operands
+  const LossTarget* target = nullptr;
+
+  std::int64_t rows() const { return samples * tokens; }
+  // Type of the residual stream: never narrower than f32.
+  DType wide() const { return accumulation_type(compute); }
+};
+
+}  // namespace trireme

@@ -1,0 +1,86 @@
+// A parameter is a declaration; its value and gradient stay empty until a ZeRO Unit points them
+// into flat memory.
+//
+// One descriptor drives initial values, gradient norm, sums over groups, ZeRO layout and
+// checkpoints: no per-layer special cases anywhere else. A parameter's local matrix is cut into
+// sections by rows; each section is a rectangle of one logical tensor of the unsharded, unpadded
+// model ("layers.3.attention.k.weight"). Rows that no section covers are padding: zero, and
+// excluded from norms and checkpoints.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "framework/base/random.h"
+#include "framework/base/tensor.h"
+
+namespace trireme {
+
+// The group of ranks over which a gradient must be summed besides the data axis.
+enum class SumGroup : std::uint8_t {
+  kNone,
+  kTensor,      // replicated over tensor ranks but used on sequence shards
+  kKvReplicas,  // a key/value head held by several tensor ranks
+  kEnds,        // tied embedding on the first and last pipeline stage
+};
+
+struct Init {
+  enum class Kind : std::uint8_t { kZeros, kOnes, kNormal } kind = Kind::kZeros;
+  double std = 0.0;  // of kNormal, mean 0
+};
+
+struct Section {
+  std::string name;            // of the logical tensor
+  Shape logical;               // its whole shape: (rows, columns), or (rows) for a vector
+  std::int64_t local_row = 0;  // where the rectangle begins in the local matrix
+  std::int64_t rows = 0;       // its extent there; its columns are all local columns
+  std::int64_t global_row = 0, global_column = 0;  // where it lies in the logical tensor
+  SumGroup sum = SumGroup::kNone;
+  bool counts_in_norm = true;  // exactly one holder of each logical element counts it
+};
+
+struct ParameterSpec {
+  std::string name;
+  Shape shape;  // local: (rows, columns) or (rows)
+  std::vector<Section> sections;
+  Init init;
+  bool decay = true;  // takes part in weight decay (matrices do, vectors do not)
+  bool trainable = true;
+};
+
+class Parameter {
+ public:
+  // Throws Error when sections overlap, leave the local matrix, or do not fit their logical tensor.
+  explicit Parameter(ParameterSpec spec);
+
+  const ParameterSpec& spec() const { return spec_; }
+  const std::string& name() const { return spec_.name; }
+
+  Tensor value;  // compute type, local shape; defined while its unit is gathered
+  Tensor grad;   // defined between begin and end of its unit's backward
+
+  // Gradients are overwritten by the first contribution of a step and added to after it: true =
+  // add.
+  bool accumulate() { return std::exchange(written_, true); }
+  bool written() const { return written_; }
+  void reset_written() { written_ = false; }
+
+ private:
+  ParameterSpec spec_;
+  bool written_ = false;
+};
+
+using ParameterFn = std::function<void(Parameter&)>;
+
+// Initial values of a local matrix, from one scalar routine on the CPU: element (i, j) of a logical
+// tensor is std * random_normal(key_from_seed(seed).child(section name), i * columns + j), so
+// weights do not depend on the layout. `out` has spec.shape.elements() entries; padding becomes 0.
+void initial_values(const ParameterSpec& spec, std::uint64_t seed, double* out);
+
+// Section of a whole, unsharded parameter: name, shape as given.
+Section whole_section(std::string name, Shape shape);
+
+}  // namespace trireme

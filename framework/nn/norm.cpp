@@ -1,0 +1,36 @@
+#include "framework/nn/norm.h"
+
+#include "framework/autograd/ops.h"
+
+namespace trireme {
+
+ParameterSpec replicated_vector(std::string name, std::int64_t elements, Init init, SumGroup sum,
+                                bool counts_in_norm) {
+  Section section = whole_section(name, {elements});
+  section.sum = sum;
+  section.counts_in_norm = counts_in_norm;
+  return {.name = std::move(name),
+          .shape = {elements},
+          .sections = {section},
+          .init = init,
+          .decay = false};
+}
+
+Norm::Norm(const std::string& name, const NormOptions& options)
+    : options_(options),
+      weight_(replicated_vector(name + ".weight", options.columns, {Init::Kind::kOnes}, options.sum,
+                                options.counts_in_norm)),
+      bias_(replicated_vector(name + ".bias", options.columns, {Init::Kind::kZeros}, options.sum,
+                              options.counts_in_norm)) {}
+
+Var Norm::forward(const Context& ctx, const Var& x) {
+  return options_.kind == NormKind::kLayerNorm ? layer_norm(ctx, x, weight_, bias_, options_.eps)
+                                               : rms_norm(ctx, x, weight_, options_.eps);
+}
+
+void Norm::visit(const ParameterFn& fn) {
+  fn(weight_);
+  if (options_.kind == NormKind::kLayerNorm) fn(bias_);
+}
+
+}  // namespace trireme
