@@ -1,0 +1,161 @@
+// The POSIX side of the seam: each member is one system call.
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+
+#include "framework/base/files.h"
+
+namespace trireme {
+
+namespace {
+
+Outcome outcome_of(std::int64_t result) {
+  return result < 0 ? Outcome{0, errno} : Outcome{result, 0};
+}
+
+class PosixFile final : public File {
+ public:
+  PosixFile(std::string path, int descriptor) : File(std::move(path)), descriptor_(descriptor) {}
+  ~PosixFile() override { PosixFile::raw_close(); }
+
+  Outcome raw_read(void* into, std::int64_t bytes, std::int64_t offset) override {
+    return outcome_of(::pread(descriptor_, into, static_cast<std::size_t>(bytes), offset));
+  }
+  Outcome raw_write(const void* from, std::int64_t bytes, std::int64_t offset) override {
+    return outcome_of(::pwrite(descriptor_, from, static_cast<std::size_t>(bytes), offset));
+  }
+  Outcome raw_append(const void* from, std::int64_t bytes) override {
+    return outcome_of(::write(descriptor_, from, static_cast<std::size_t>(bytes)));
+  }
+  Outcome raw_size() override {
+    struct stat info = {};
+    if (::fstat(descriptor_, &info) != 0) return {0, errno};
+    return {info.st_size, 0};
+  }
+  Outcome raw_truncate(std::int64_t bytes) override {
+    return outcome_of(::ftruncate(descriptor_, bytes));
+  }
+  Outcome raw_sync() override { return outcome_of(::fsync(descriptor_)); }
+  Outcome raw_preallocate(std::int64_t bytes) override {
+    return bytes == 0 ? Outcome{} : Outcome{0, ::posix_fallocate(descriptor_, 0, bytes)};
+  }
+  Outcome raw_map(std::int64_t offset, std::int64_t bytes,
+                  std::unique_ptr<Mapping>& into) override {
+    const std::int64_t page = ::sysconf(_SC_PAGESIZE);
+    const std::int64_t lead = offset % page;
+    const auto length = static_cast<std::size_t>(lead + bytes);
+    void* start = ::mmap(nullptr, length, PROT_READ, MAP_SHARED, descriptor_, offset - lead);
+    if (start == MAP_FAILED) return {0, errno};
+    into = std::make_unique<Mapping>(static_cast<const std::byte*>(start) + lead, bytes,
+                                     [start, length] { ::munmap(start, length); });
+    return {bytes, 0};
+  }
+  Outcome raw_close() override {
+    if (descriptor_ < 0) return {};
+    const int descriptor = descriptor_;
+    descriptor_ = -1;
+    return outcome_of(::close(descriptor));
+  }
+
+ private:
+  int descriptor_;
+};
+
+int flags_of(OpenMode mode) {
+  switch (mode) {
+    case OpenMode::kRead:
+      return O_RDONLY | O_NONBLOCK;  // a pipe must not make the open wait
+    case OpenMode::kCreate:
+      return O_RDWR | O_CREAT | O_EXCL;
+    case OpenMode::kAppend:
+      return O_WRONLY | O_CREAT | O_APPEND;
+    case OpenMode::kReadWrite:
+      return O_RDWR | O_CREAT;
+  }
+  return O_RDONLY;
+}
+
+FileKind kind_of(mode_t mode) {
+  if (S_ISREG(mode)) return FileKind::kFile;
+  return S_ISDIR(mode) ? FileKind::kDirectory : FileKind::kOther;
+}
+
+class PosixFiles final : public Files {
+ public:
+  Outcome raw_open(const std::string& path, OpenMode mode, std::unique_ptr<File>& into) override {
+    const int descriptor = ::open(path.c_str(), flags_of(mode) | O_CLOEXEC, 0666);
+    if (descriptor < 0) return {0, errno};
+    auto file = std::make_unique<PosixFile>(path, descriptor);
+    struct stat info = {};
+    if (::fstat(descriptor, &info) != 0) return {0, errno};
+    if (S_ISDIR(info.st_mode)) return {0, EISDIR};
+    into = std::move(file);
+    return {};
+  }
+  Outcome raw_rename(const std::string& from, const std::string& to) override {
+    return outcome_of(::rename(from.c_str(), to.c_str()));
+  }
+  Outcome raw_remove(const std::string& path) override {
+    return outcome_of(::remove(path.c_str()));
+  }
+  Outcome raw_make_directory(const std::string& path) override {
+    return outcome_of(::mkdir(path.c_str(), 0777));
+  }
+  Outcome raw_list(const std::string& path, std::vector<std::string>& into) override {
+    DIR* folder = ::opendir(path.c_str());
+    if (folder == nullptr) return {0, errno};
+    errno = 0;
+    while (const dirent* entry = ::readdir(folder)) {
+      const std::string name = entry->d_name;
+      if (name != "." && name != "..") into.push_back(name);
+      errno = 0;
+    }
+    const int error = errno;
+    ::closedir(folder);
+    return {0, error};
+  }
+  Outcome raw_status(const std::string& path, bool follow_link, FileStatus& into) override {
+    struct stat info = {};
+    into = {};
+    if ((follow_link ? ::stat(path.c_str(), &info) : ::lstat(path.c_str(), &info)) != 0)
+      return {0, errno == ENOENT || errno == ENOTDIR ? 0 : errno};
+    into.kind = kind_of(info.st_mode);
+    into.bytes = info.st_size;
+    into.modified_nanoseconds =
+        info.st_mtim.tv_sec * std::int64_t{1000000000} + info.st_mtim.tv_nsec;
+    return {};
+  }
+  Outcome raw_sync_directory(const std::string& path) override {
+    const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0) return {0, errno};
+    const Outcome outcome = outcome_of(::fsync(descriptor));
+    ::close(descriptor);
+    // Some network file systems cannot sync a folder and say so with EINVAL.
+    return outcome.error == EINVAL ? Outcome{} : outcome;
+  }
+  Outcome raw_free_space(const std::string& path) override {
+    struct statvfs info = {};
+    if (::statvfs(path.c_str(), &info) != 0) return {0, errno};
+    return {static_cast<std::int64_t>(info.f_bavail) * static_cast<std::int64_t>(info.f_frsize), 0};
+  }
+  std::uint64_t raw_random() override {
+    std::uint64_t bits = 0;
+    // Without kernel randomness (old containers) the process id still tells writers apart.
+    if (::getrandom(&bits, sizeof bits, 0) != static_cast<ssize_t>(sizeof bits))
+      bits = static_cast<std::uint64_t>(::getpid());
+    return bits;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Files> real_files() { return std::make_unique<PosixFiles>(); }
+
+}  // namespace trireme
