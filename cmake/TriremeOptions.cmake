@@ -8,6 +8,7 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
 set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
+set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g")
 
 find_package(Threads REQUIRED)
 
@@ -21,6 +22,7 @@ if(TRIREME_WERROR)
   target_compile_options(trireme_flags INTERFACE -Werror)
 endif()
 if(TRIREME_SANITIZE)
-  target_compile_options(trireme_flags INTERFACE -fsanitize=${TRIREME_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_compile_options(trireme_flags INTERFACE -fsanitize=${TRIREME_SANITIZE} -fno-sanitize-recover=all
+    -fno-omit-frame-pointer -g1)
   target_link_options(trireme_flags INTERFACE -fsanitize=${TRIREME_SANITIZE})
 endif()
