@@ -45,6 +45,25 @@ Var add(const Context& ctx, const Var& a, const Var& b) {
   return y;
 }
 
+Var as_type(const Context& ctx, const Var& x, DType dtype) {
+  if (x.value.dtype() == dtype) return x;
+  Var y = make_var(in_type(ctx.backend, x.value, dtype), ctx.tape && x.wants_grad());
+  if (y.wants_grad())
+    ctx.tape->record([&backend = ctx.backend, x = x.grad, slot = y.grad] {
+      if (Tensor dy = slot->take()) x->add(backend, std::move(dy));
+    });
+  return y;
+}
+
+Var reshape(const Context& ctx, const Var& x, const Shape& shape) {
+  Var y = make_var(x.value.reshaped(shape), ctx.tape && x.wants_grad());
+  if (y.wants_grad())
+    ctx.tape->record([&backend = ctx.backend, before = x.value.shape(), x = x.grad, slot = y.grad] {
+      if (Tensor dy = slot->take()) x->add(backend, dy.reshaped(before));
+    });
+  return y;
+}
+
 namespace {
 
 // Shared by both norms: y, statistics, and how to make y again.

@@ -38,6 +38,10 @@ Var rotary(const Context& ctx, const Var& qkv, const Rotary& spec);
 // ranks are counted by the spec.
 Var attention(const Context& ctx, const Var& qkv, Attention spec, double p, std::uint64_t site);
 
+// The same values in another type, or seen as another shape.
+Var as_type(const Context& ctx, const Var& x, DType dtype);
+Var reshape(const Context& ctx, const Var& x, const Shape& shape);
+
 // A tensor in the given type: itself if it has it already.
 Tensor in_type(Backend& backend, const Tensor& x, DType dtype);
 

@@ -17,6 +17,7 @@ class GradSlot {
   // Adds a gradient. In place only when this slot alone owns the stored one: y = x + f(x) hands the
   // same tensor to two slots. Sums of mixed types are kept in the wider one.
   void add(Backend& backend, Tensor grad);
+  bool empty() const { return !grad_.defined(); }
   // The gathered gradient, undefined if none came; the slot is empty afterwards.
   Tensor take();
   // A stored gradient that may be added to in place, taken out; undefined if there is none or it is

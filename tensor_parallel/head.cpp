@@ -1,0 +1,123 @@
+// Legend as in head.h.
+#include "tensor_parallel/head.h"
+
+#include <algorithm>
+
+#include "framework/autograd/ops.h"
+#include "framework/base/error.h"
+#include "tensor_parallel/embedding.h"
+#include "tensor_parallel/linear.h"
+
+namespace trireme {
+
+struct Head::Chunk {
+  Tensor logits;  // (n, V' / t) wide
+  Tensor max;     // (n)
+  Tensor sums;    // (n, 3)
+};
+
+Head::Head(const TensorGroup& group, const HeadOptions& options, Parameter* tied)
+    : group_(group),
+      options_(options),
+      norm_(options.norm ? std::make_unique<Norm>("norm", *options.norm) : nullptr),
+      own_table_(tied ? nullptr
+                      : std::make_unique<Parameter>(vocab_table(
+                            group, options.table_name, options.vocab, options.columns,
+                            options.init_std, options.table_sum, options.counts_in_norm))),
+      table_(tied ? *tied : *own_table_) {}
+
+void Head::visit(const ParameterFn& fn) {
+  if (norm_) norm_->visit(fn);
+  fn(table_);
+}
+
+CrossEntropy Head::spec(const Context& ctx) const {
+  const std::int64_t columns = table_.spec().shape[0];
+  return {.first_column = columns * group_.rank(),
+          .valid = table_.spec().sections[0].rows,
+          .vocab = options_.vocab,
+          .smoothing = ctx.target->smoothing};
+}
+
+Var Head::forward(const Context& ctx, const Var& x) {
+  Var h = as_type(ctx, norm_ ? norm_->forward(ctx, x) : x, ctx.compute);
+  if (!ctx.target) return {last_row_logits(ctx, whole_gradient(ctx, group_, h.value))};
+  if (!ctx.tape) {
+    evaluate(ctx, whole_gradient(ctx, group_, h.value));
+    return {ctx.target->total};
+  }
+  ctx.tape->record([this, ctx, saved = Saved(h), upstream = h.grad] {
+    Tensor dh = backward(ctx, whole_gradient(ctx, group_, saved.get()));
+    if (shards_rows(ctx, group_)) {
+      ScatteredRows scattered = start_reduce_rows(ctx, group_, dh);
+      scattered.pending.wait();
+      dh = scattered.shard;
+    }
+    if (upstream) upstream->add(ctx.backend, std::move(dh));
+  });
+  return make_var(ctx.target->total, true);
+}
+
+Tensor Head::last_row_logits(const Context& ctx, const Tensor& h) const {
+  Tensor local =
+      ctx.backend.allocate({1, table_.spec().shape[0]}, ctx.compute, MemoryKind::kActivations);
+  ctx.backend.kernels()->matmul({.a = h.sliced_rows(h.rows() - 1, h.rows()),
+                                 .b = table_.value,
+                                 .c = local,
+                                 .transpose_b = true});
+  if (group_.size() == 1) return local;
+  Tensor whole = ctx.backend.allocate({1, local.columns() * group_.size()}, ctx.compute,
+                                      MemoryKind::kActivations);
+  group_.comm->all_gather(local, whole).wait();
+  return whole;
+}
+
+Head::Chunk Head::loss_of(const Context& ctx, const Tensor& h, const Tensor& labels) const {
+  const CrossEntropy ce = spec(ctx);
+  const std::int64_t n = h.rows();
+  const auto make = [&](Shape shape) {
+    return ctx.backend.allocate(shape, ctx.wide(), MemoryKind::kActivations);
+  };
+  Chunk chunk{make({n, table_.spec().shape[0]}), make({n}), make({n, 3})};
+  ctx.backend.kernels()->matmul(
+      {.a = h, .b = table_.value, .c = chunk.logits, .transpose_b = true});
+  ctx.backend.kernels()->row_max(ce, chunk.logits, chunk.max);
+  if (group_.size() > 1) group_.comm->all_reduce(chunk.max, ReduceOp::kMax).wait();
+  ctx.backend.kernels()->cross_entropy_sums(ce, chunk.logits, chunk.max, labels, chunk.sums);
+  if (group_.size() > 1) group_.comm->all_reduce(chunk.sums).wait();
+  ctx.backend.kernels()->cross_entropy_loss(ce, chunk.sums, labels, ctx.target->total);
+  return chunk;
+}
+
+void Head::evaluate(const Context& ctx, const Tensor& h) const {
+  for (std::int64_t begin = 0; begin < h.rows(); begin += options_.chunk_rows) {
+    const std::int64_t end = std::min(h.rows(), begin + options_.chunk_rows);
+    loss_of(ctx, h.sliced_rows(begin, end), ctx.target->labels.sliced_rows(begin, end));
+  }
+}
+
+Tensor Head::backward(const Context& ctx, const Tensor& h) {
+  check(ctx.target->labels.elements() == h.rows(), "head: ", ctx.target->labels.elements(),
+        " labels for ", h.rows(), " rows");
+  const bool sums_here = group_.size() > 1 && !shards_rows(ctx, group_);
+  Tensor dh = ctx.backend.allocate(h.shape(), ctx.compute, MemoryKind::kActivations);
+  for (std::int64_t begin = 0; begin < h.rows(); begin += options_.chunk_rows) {
+    const std::int64_t end = std::min(h.rows(), begin + options_.chunk_rows);
+    Tensor rows = h.sliced_rows(begin, end), labels = ctx.target->labels.sliced_rows(begin, end);
+    Tensor drows = dh.sliced_rows(begin, end);
+    Chunk chunk = loss_of(ctx, rows, labels);
+    Tensor dlogits =
+        chunk.logits.dtype() == ctx.compute
+            ? chunk.logits
+            : ctx.backend.allocate(chunk.logits.shape(), ctx.compute, MemoryKind::kActivations);
+    ctx.backend.train_kernels()->cross_entropy_backward(
+        spec(ctx), chunk.logits, chunk.max, chunk.sums, labels, ctx.target->seed, dlogits);
+    ctx.backend.kernels()->matmul({.a = dlogits, .b = table_.value, .c = drows});
+    Pending summed = sums_here ? group_.comm->all_reduce(drows) : Pending();
+    add_weight_gradient(ctx.backend, table_, dlogits, rows);
+    summed.wait();
+  }
+  return dh;
+}
+
+}  // namespace trireme

@@ -1,0 +1,178 @@
+// Legend as in linear.h.
+#include "tensor_parallel/linear.h"
+
+#include "framework/autograd/ops.h"
+#include "framework/base/error.h"
+#include "framework/nn/norm.h"
+
+namespace trireme {
+
+namespace {
+
+std::int64_t total_rows(const std::vector<ColumnPart>& parts) {
+  std::int64_t rows = 0;
+  for (const ColumnPart& part : parts) rows += part.rows;
+  return rows;
+}
+
+// The parts stacked; `columns` = 0 makes the bias.
+ParameterSpec stacked(const std::string& name, const std::vector<ColumnPart>& parts,
+                      std::int64_t columns, const std::string& suffix, Init init) {
+  const bool vector = columns == 0;
+  ParameterSpec spec{.name = name + suffix, .init = init, .decay = !vector};
+  std::int64_t row = 0;
+  for (const ColumnPart& part : parts) {
+    spec.sections.push_back(
+        {.name = part.name + suffix,
+         .logical = vector ? Shape{part.logical_rows} : Shape{part.logical_rows, columns},
+         .local_row = row,
+         .rows = part.rows,
+         .global_row = part.global_row,
+         .sum = part.sum,
+         .counts_in_norm = part.counts_in_norm});
+    row += part.rows;
+  }
+  spec.shape = vector ? Shape{row} : Shape{row, columns};
+  return spec;
+}
+
+ParameterSpec row_weight(const TensorGroup& group, const LinearOptions& options,
+                         std::int64_t outputs) {
+  check(options.inputs % group.size() == 0, "row linear ", options.name, ": ", options.inputs,
+        " inputs cannot be cut over ", group.size(), " tensor ranks");
+  const std::int64_t columns = options.inputs / group.size();
+  Section section = whole_section(options.name + ".weight", {outputs, options.inputs});
+  section.global_column = columns * group.rank();
+  return {.name = options.name + ".weight",
+          .shape = {outputs, columns},
+          .sections = {section},
+          .init = {Init::Kind::kNormal, options.init_std}};
+}
+
+}  // namespace
+
+ColumnPart even_part(const TensorGroup& group, std::string name, std::int64_t rows) {
+  check(rows % group.size() == 0, "column linear ", name, ": ", rows,
+        " outputs cannot be cut over ", group.size(), " tensor ranks");
+  const std::int64_t share = rows / group.size();
+  return {.name = std::move(name),
+          .logical_rows = rows,
+          .global_row = share * group.rank(),
+          .rows = share};
+}
+
+void add_weight_gradient(Backend& backend, Parameter& weight, const Tensor& dy, const Tensor& x) {
+  if (!weight.spec().trainable) return;
+  backend.kernels()->matmul(
+      {.a = dy, .b = x, .c = weight.grad, .transpose_a = true, .accumulate = weight.accumulate()});
+}
+
+void add_bias_gradient(Backend& backend, Parameter& bias, const Tensor& dy) {
+  if (bias.spec().trainable) backend.train_kernels()->column_sum(dy, bias.grad, bias.accumulate());
+}
+
+ColumnLinear::ColumnLinear(const TensorGroup& group, const LinearOptions& options,
+                           const std::vector<ColumnPart>& parts)
+    : group_(group),
+      weight_(stacked(options.name, parts, options.inputs, ".weight",
+                      {Init::Kind::kNormal, options.init_std})) {
+  check(total_rows(parts) > 0, "column linear ", options.name, ": no outputs on tensor rank ",
+        group.rank());
+  if (options.bias) bias_.emplace(stacked(options.name, parts, 0, ".bias", {Init::Kind::kZeros}));
+}
+
+void ColumnLinear::visit(const ParameterFn& fn) {
+  fn(weight_);
+  if (bias_) fn(*bias_);
+}
+
+Var ColumnLinear::forward(const Context& ctx, const Var& x) {
+  check(x.value.columns() == weight_.spec().shape[1], "linear: x has ", x.value.columns(),
+        " columns but weight ", weight_.name(), " is ", weight_.spec().shape);
+  const bool shards = shards_rows(ctx, group_);
+  Var in = as_type(ctx, x, ctx.compute);
+  Tensor whole = shards ? gather_rows(ctx, group_, in.value) : in.value;  // (R, K)
+  Tensor y = ctx.backend.allocate({whole.rows(), weight_.spec().shape[0]}, ctx.compute,
+                                  MemoryKind::kActivations);
+  ctx.backend.kernels()->matmul({.a = whole,
+                                 .b = weight_.value,
+                                 .c = y,
+                                 .transpose_b = true,
+                                 .bias = bias_ ? bias_->value : Tensor()});
+  Var out = make_var(y, ctx.tape && (in.wants_grad() || wants_grad(*this)));
+  if (!out.wants_grad()) return out;
+  ctx.tape->record([this, ctx, shards, saved = Saved(in), upstream = in.grad, shape = whole.shape(),
+                    slot = out.grad] {
+    if (group_.size() == 1 && slot->empty()) return;
+    Tensor dy = take_or_zeros(ctx, *slot, {shape[0], weight_.spec().shape[0]}, ctx.compute);
+    // The shard was kept, so x is gathered again: at once under the dX product, or by the W action
+    // itself.
+    auto gathered = std::make_shared<GatheredRows>();
+    if (shards && !ctx.tape->split()) *gathered = start_gather_rows(ctx, group_, saved.get());
+    Tensor dx;
+    if (upstream) {
+      dx = ctx.backend.allocate(shape, ctx.compute, MemoryKind::kActivations);
+      ctx.backend.kernels()->matmul({.a = dy, .b = weight_.value, .c = dx});
+    }
+    gathered->pending.wait();
+    ctx.tape->later([this, ctx, shards, saved, gathered, dy] {
+      Tensor input = gathered->whole;
+      if (!input) input = shards ? gather_rows(ctx, group_, saved.get()) : saved.get();
+      add_weight_gradient(ctx.backend, weight_, dy, input);
+      if (bias_) add_bias_gradient(ctx.backend, *bias_, dy);
+    });
+    if (upstream) upstream->add(ctx.backend, sum_backward(ctx, group_, dx));
+  });
+  return out;
+}
+
+RowLinear::RowLinear(const TensorGroup& group, const LinearOptions& options, std::int64_t outputs,
+                     bool sequence_parallel)
+    : group_(group), weight_(row_weight(group, options, outputs)) {
+  if (options.bias)
+    bias_.emplace(replicated_vector(
+        options.name + ".bias", outputs, {Init::Kind::kZeros},
+        sequence_parallel && group.size() > 1 ? SumGroup::kTensor : SumGroup::kNone,
+        group.rank() == 0));
+}
+
+void RowLinear::visit(const ParameterFn& fn) {
+  fn(weight_);
+  if (bias_) fn(*bias_);
+}
+
+Var RowLinear::forward(const Context& ctx, const Var& x) {
+  check(x.value.columns() == weight_.spec().shape[1], "linear: x has ", x.value.columns(),
+        " columns but weight ", weight_.name(), " is ", weight_.spec().shape);
+  Var in = as_type(ctx, x, ctx.compute);
+  Tensor partial = ctx.backend.allocate({in.value.rows(), weight_.spec().shape[0]}, ctx.compute,
+                                        MemoryKind::kActivations);
+  const bool alone = group_.size() == 1;
+  ctx.backend.kernels()->matmul({.a = in.value,
+                                 .b = weight_.value,
+                                 .c = partial,
+                                 .transpose_b = true,
+                                 .bias = alone && bias_ ? bias_->value : Tensor()});
+  Tensor y = sum_forward(ctx, group_, partial);
+  if (!alone && bias_) ctx.backend.kernels()->add_bias(bias_->value, y);
+  Var out = make_var(y, ctx.tape && (in.wants_grad() || wants_grad(*this)));
+  if (!out.wants_grad()) return out;
+  ctx.tape->record([this, ctx, saved = Saved(in), upstream = in.grad, shape = in.value.shape(),
+                    y_shape = y.shape(), slot = out.grad] {
+    if (group_.size() == 1 && slot->empty()) return;
+    Tensor dy_rows = take_or_zeros(ctx, *slot, y_shape, ctx.compute);
+    Tensor dy = whole_gradient(ctx, group_, dy_rows);  // (R, N)
+    if (upstream) {
+      Tensor dx = ctx.backend.allocate(shape, ctx.compute, MemoryKind::kActivations);
+      ctx.backend.kernels()->matmul({.a = dy, .b = weight_.value, .c = dx});
+      upstream->add(ctx.backend, std::move(dx));
+    }
+    ctx.tape->later([this, ctx, saved, dy, dy_rows] {
+      add_weight_gradient(ctx.backend, weight_, dy, saved.get());
+      if (bias_) add_bias_gradient(ctx.backend, *bias_, dy_rows);
+    });
+  });
+  return out;
+}
+
+}  // namespace trireme
