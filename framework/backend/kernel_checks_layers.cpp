@@ -15,7 +15,7 @@ void norm(std::string_view op, const Tensor& x, const Tensor& weight, const Tens
   type(op, "stats", stats, accumulation_type(y.dtype()));
   count(op, "weight", weight, x.columns());
   matrix(op, y_name, y, x.rows(), x.columns());
-  matrix(op, "stats", stats, x.rows(), numbers);
+  count(op, "stats", stats, x.rows() * numbers);
 }
 
 void parameter_gradient(std::string_view op, std::string_view name, const Tensor& gradient,
@@ -155,7 +155,7 @@ void cross_entropy_loss(const CrossEntropy& c, const Tensor& sums, const Tensor&
         "cross_entropy_loss: ", Described{"sums", sums}, "; f64 or f32 is needed");
   defined("cross_entropy_loss", "labels", labels);
   labels_of("cross_entropy_loss", labels, labels.elements());
-  matrix("cross_entropy_loss", "sums", sums, labels.elements(), 3);
+  count("cross_entropy_loss", "sums", sums, 3 * labels.elements());
   type("cross_entropy_loss", "total", total, DType::kF64);
   count("cross_entropy_loss", "total", total, 1);
 }

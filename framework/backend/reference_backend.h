@@ -1,0 +1,100 @@
+// The reference backend: plain loops on one thread, the oracle that every other backend is compared
+// with and the one that sanitizer builds run.
+//
+// Every kernel computes in the wide type W of its operands (double for f64, float otherwise);
+// 16-bit operands are converted on the way in and rounded once on the way out. Tests derive from
+// ReferenceBackend to put its memory elsewhere.
+#pragma once
+
+#include "framework/backend/backend.h"
+
+namespace trireme {
+
+class ReferenceKernels final : public Kernels {
+ public:
+  // reference_linear.cpp
+  void matmul(const Matmul& m) override;
+  void add_bias(const Tensor& bias, const Tensor& out) override;
+  // reference_elementwise.cpp
+  void add(const Tensor& a, const Tensor& b, const Tensor& out) override;
+  void cast(const Tensor& from, const Tensor& to) override;
+  void fill(const Tensor& x, double value) override;
+  void scale(const Tensor& x, double factor) override;
+  void dropout(const Dropout& d, const Tensor& x, const Tensor& y) override;
+  void activation(Activation act, bool gated, const Tensor& x, const Tensor& y) override;
+  // reference_embedding.cpp
+  void embedding(const Tensor& ids, const Tensor& table, std::int64_t first_row,
+                 const Tensor& out) override;
+  void add_positions(const Tensor& table, std::int64_t tokens, std::int64_t first_row,
+                     std::int64_t first_position, const Tensor& x) override;
+  void rotary(const Rotary& r, const Tensor& x) override;
+  // reference_norm.cpp
+  void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
+                  const Tensor& y, const Tensor& stats) override;
+  void rms_norm(const Tensor& x, const Tensor& weight, double eps, const Tensor& y,
+                const Tensor& stats) override;
+  // reference_attention.cpp
+  void attention(const Attention& a, const Tensor& qkv, const Tensor& out,
+                 const Tensor& lse) override;
+  // reference_loss.cpp
+  void row_max(const CrossEntropy& c, const Tensor& logits, const Tensor& max) override;
+  void cross_entropy_sums(const CrossEntropy& c, const Tensor& logits, const Tensor& max,
+                          const Tensor& labels, const Tensor& sums) override;
+  void cross_entropy_loss(const CrossEntropy& c, const Tensor& sums, const Tensor& labels,
+                          const Tensor& total) override;
+};
+
+class ReferenceTrainKernels final : public TrainKernels {
+ public:
+  // reference_linear.cpp
+  void column_sum(const Tensor& dy, const Tensor& out, bool accumulate) override;
+  // reference_elementwise.cpp
+  void activation_backward(Activation act, bool gated, const Tensor& x, const Tensor& dy,
+                           const Tensor& dx) override;
+  // reference_embedding.cpp
+  void embedding_backward(const Tensor& ids, const Tensor& dy, std::int64_t first_row,
+                          const Tensor& dtable, bool accumulate) override;
+  void add_positions_backward(const Tensor& dy, std::int64_t tokens, std::int64_t first_row,
+                              std::int64_t first_position, const Tensor& dtable,
+                              bool accumulate) override;
+  // reference_norm.cpp
+  void layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& stats,
+                           const Tensor& dy, const Tensor& dx, bool accumulate_dx,
+                           const Tensor& dweight, const Tensor& dbias, bool accumulate) override;
+  void rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& stats,
+                         const Tensor& dy, const Tensor& dx, bool accumulate_dx,
+                         const Tensor& dweight, bool accumulate) override;
+  // reference_attention.cpp
+  void attention_backward(const Attention& a, const Tensor& qkv, const Tensor& out,
+                          const Tensor& lse, const Tensor& dout, const Tensor& dqkv) override;
+  // reference_loss.cpp
+  void cross_entropy_backward(const CrossEntropy& c, const Tensor& logits, const Tensor& max,
+                              const Tensor& sums, const Tensor& labels, double seed,
+                              const Tensor& dlogits) override;
+  // reference_optimizer.cpp
+  void sum_of_squares(const Tensor& x, const Tensor& out) override;
+  void sum_in_order(std::span<const Tensor> pieces, const Tensor& out) override;
+  void max_of(std::span<const Tensor> pieces, const Tensor& out) override;
+  void adam(const AdamStep& s, const Tensor& w, const Tensor& m, const Tensor& v, const Tensor& g,
+            const Tensor& weights) override;
+  void sgd(const SgdStep& s, const Tensor& w, const Tensor& momentum, const Tensor& g,
+           const Tensor& weights) override;
+};
+
+class ReferenceBackend : public Backend {
+ public:
+  using Backend::Backend;
+  std::string_view name() const override { return "reference"; }
+  bool computes(DType dtype) const override { return dtype == DType::kF64 || dtype == DType::kF32; }
+
+ protected:
+  std::shared_ptr<Storage> do_allocate(std::int64_t bytes, MemoryKind kind) override;
+  Kernels& do_kernels() override { return kernels_; }
+  TrainKernels& do_train_kernels() override { return train_kernels_; }
+
+ private:
+  ReferenceKernels kernels_;
+  ReferenceTrainKernels train_kernels_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,92 @@
+// Sums over gradients and the optimizers. Legend: see kernels.h.
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "framework/backend/adam_sequence.h"
+#include "framework/backend/kernel_checks.h"
+#include "framework/backend/reference_backend.h"
+#include "framework/backend/reference_view.h"
+
+namespace trireme {
+
+using namespace reference;
+
+void ReferenceTrainKernels::sum_of_squares(const Tensor& x, const Tensor& out) {
+  kernel_checks::sum_of_squares(x, out);
+  const Input<double> in(x);
+  double bad = 0, squares = 0;
+  for (std::int64_t i = 0, n = x.elements(); i < n; ++i) {
+    bad += std::isfinite(in[i]) ? 0.0 : 1.0;
+    squares += in[i] * in[i];
+  }
+  double* total = out.as<double>();
+  total[0] += bad;
+  total[1] += squares;
+}
+
+void ReferenceTrainKernels::sum_in_order(std::span<const Tensor> pieces, const Tensor& out) {
+  kernel_checks::sum_in_order(pieces, out);
+  in_wide_type(out.dtype(), [&](auto wide) {
+    using W = decltype(wide);
+    std::vector<W> sums(static_cast<std::size_t>(out.elements()));
+    load(pieces.front(), sums.data());
+    for (const Tensor& piece : pieces.subspan(1)) {
+      const Input<W> x(piece);
+      for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += x[static_cast<std::int64_t>(i)];
+    }
+    store(sums.data(), out);
+  });
+}
+
+void ReferenceTrainKernels::max_of(std::span<const Tensor> pieces, const Tensor& out) {
+  kernel_checks::max_of(pieces, out);
+  in_wide_type(out.dtype(), [&](auto wide) {
+    using W = decltype(wide);
+    std::vector<W> largest(static_cast<std::size_t>(out.elements()));
+    load(pieces.front(), largest.data());
+    for (const Tensor& piece : pieces.subspan(1)) {
+      const Input<W> x(piece);
+      for (std::size_t i = 0; i < largest.size(); ++i) {
+        const W value = x[static_cast<std::int64_t>(i)];
+        if (value > largest[i] || std::isnan(value)) largest[i] = value;
+      }
+    }
+    store(largest.data(), out);
+  });
+}
+
+void ReferenceTrainKernels::adam(const AdamStep& s, const Tensor& w, const Tensor& m,
+                                 const Tensor& v, const Tensor& g, const Tensor& weights) {
+  kernel_checks::adam(w, m, v, g, weights);
+  in_wide_type(w.dtype(), [&](auto wide) {
+    using W = decltype(wide);
+    const AdamConstants<W> constants(s);
+    const Input<W> gradient(g);
+    W *master = w.as<W>(), *first = m.as<W>(), *second = v.as<W>();
+    for (std::int64_t i = 0, n = w.elements(); i < n; ++i)
+      adam_element(constants, master[i], first[i], second[i], gradient[i]);
+    if (weights) store(master, weights);
+  });
+}
+
+void ReferenceTrainKernels::sgd(const SgdStep& s, const Tensor& w, const Tensor& momentum,
+                                const Tensor& g, const Tensor& weights) {
+  kernel_checks::sgd(s, w, momentum, g, weights);
+  in_wide_type(w.dtype(), [&](auto wide) {
+    using W = decltype(wide);
+    const SgdConstants<W> constants(s);
+    const Input<W> gradient(g);
+    W* master = w.as<W>();
+    W* buffer = s.momentum == 0.0 ? nullptr : momentum.as<W>();
+    for (std::int64_t i = 0, n = w.elements(); i < n; ++i) {
+      if (buffer)
+        sgd_momentum_element(constants, master[i], buffer[i], gradient[i]);
+      else
+        sgd_element(constants, master[i], gradient[i]);
+    }
+    if (weights) store(master, weights);
+  });
+}
+
+}  // namespace trireme
