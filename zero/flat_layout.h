@@ -1,0 +1,60 @@
+// Where the parameters of a unit lie in its flat buffer, and which part of it each data rank owns.
+// Pure arithmetic.
+//
+// Invariant: parameters follow each other without gaps in the order given; the buffer is padded
+// with zeros to a multiple of ranks x 64 bytes, so that shards are equal and start on cache lines
+// (ZeRO, arXiv 1910.02054, section 5). Segments map elements back to what a descriptor says about
+// them; padding belongs to no segment.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "framework/autograd/parameter.h"
+
+namespace trireme {
+
+// A half-open range of elements of the flat buffer.
+struct Range {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t size() const { return end > begin ? end - begin : 0; }
+  bool empty() const { return size() == 0; }
+};
+
+Range intersect(Range a, Range b);
+
+// Elements that share one section of one parameter.
+struct Segment {
+  Range range;
+  std::int64_t parameter = 0;  // index in the unit
+  bool decay = true;
+  bool counts_in_norm = true;
+  SumGroup sum = SumGroup::kNone;
+};
+
+class FlatLayout {
+ public:
+  FlatLayout() = default;
+  // `element_bytes`: of the narrowest flat buffer (the compute type). Frozen parameters are left
+  // out of segments.
+  FlatLayout(std::span<const ParameterSpec* const> parameters, int ranks,
+             std::int64_t element_bytes);
+
+  std::int64_t elements() const { return elements_; }  // without padding
+  std::int64_t padded() const { return padded_; }      // a multiple of ranks
+  int ranks() const { return ranks_; }
+  std::int64_t offset(std::int64_t parameter) const {
+    return offsets_[static_cast<std::size_t>(parameter)];
+  }
+  Range shard(int rank) const { return {padded_ / ranks_ * rank, padded_ / ranks_ * (rank + 1)}; }
+  const std::vector<Segment>& segments() const { return segments_; }
+
+ private:
+  std::vector<std::int64_t> offsets_;
+  std::vector<Segment> segments_;
+  std::int64_t elements_ = 0, padded_ = 0;
+  int ranks_ = 1;
+};
+
+}  // namespace trireme
