@@ -1,0 +1,47 @@
+// From a text file to a token file: once by name (trireme tokenize), or behind the scenes into a
+// cache (data.text = FILE).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "framework/base/files.h"
+#include "framework/data/tokenizer.h"
+
+namespace trireme {
+
+struct TokenizeReport {
+  std::string input;
+  std::string output;
+  std::string tokenizer;
+  std::string type;  // of a stored token: "u8", "u16", "i32"
+  std::string text_hash;
+  std::int64_t text_bytes = 0;
+  std::int64_t tokens = 0;
+  std::int64_t vocabulary = 0;
+};
+
+// XXH3-128 of a text file, in pieces. Refuses what is not text: missing, a directory, empty, or
+// with a NUL byte (the sentence has offset and line). Any other byte is allowed.
+std::string hash_text(Files& files, const std::string& path);
+
+// Reads the text `input` and writes the token file `output` (replaced atomically if it is there;
+// its folder must exist). Refuses what hash_text refuses. A full disk or a read error leaves an
+// older `output` untouched.
+TokenizeReport tokenize_file(Files& files, const std::string& input, const std::string& output,
+                             const Tokenizer& tokenizer);
+
+struct CachedTokens {
+  std::string path;  // of the token file
+  bool reused = false;
+  std::string note;  // a sentence worth logging, or empty: a damaged cache was rebuilt
+};
+
+// The token file of `text` in the cache folder (made if missing): its name is the hash of the text
+// and the tokenizer, so a changed text is another file. One already there is verified whole and
+// reused, or rebuilt if it is damaged. Several processes may do this at once: each writes its own
+// temporary file, the last rename wins, all have the same bytes. In a run, let one rank do it.
+CachedTokens cached_tokens(Files& files, const std::string& text, const std::string& cache_folder,
+                           const Tokenizer& tokenizer);
+
+}  // namespace trireme

@@ -1,0 +1,133 @@
+#include "framework/data/token_file.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "framework/base/error.h"
+
+namespace trireme {
+
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "tokens are mapped as they are stored");
+
+constexpr std::int64_t kPiece = std::int64_t{1} << 20;  // bytes
+
+// The tokens' bytes need not be aligned, so each is copied out.
+template <typename Stored>
+void widen(const std::byte* from, std::int64_t count, std::int32_t* ids) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    Stored value;
+    std::memcpy(&value, from + i * static_cast<std::int64_t>(sizeof value), sizeof value);
+    ids[i] = static_cast<std::int32_t>(value);
+  }
+}
+
+template <typename Stored>
+void narrow(const std::vector<std::int32_t>& ids, std::vector<std::byte>& bytes) {
+  const std::size_t start = bytes.size();
+  bytes.resize(start + ids.size() * sizeof(Stored));
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const auto value = static_cast<Stored>(ids[i]);
+    std::memcpy(bytes.data() + start + i * sizeof value, &value, sizeof value);
+  }
+}
+
+std::int64_t first_outside(const std::int32_t* ids, std::int64_t count, std::int64_t vocabulary) {
+  const auto* end = ids + count;
+  const auto* found =
+      std::find_if(ids, end, [vocabulary](std::int32_t id) { return id < 0 || id >= vocabulary; });
+  return found == end ? -1 : found - ids;
+}
+
+}  // namespace
+
+std::shared_ptr<const TokenFile> TokenFile::open(Files& files, const std::string& path,
+                                                 bool verify) {
+  const FileStatus status = files.status(path);
+  check(status.kind != FileKind::kMissing, "token file ", path, " does not exist");
+  check(status.kind == FileKind::kFile, "token file ", path, " is not a file",
+        status.kind == FileKind::kDirectory ? " but a directory" : "");
+  const auto file = files.open(path, OpenMode::kRead);
+  FoundTokens found = read_token_header(*file);
+  auto tokens = file->map(found.offset, found.header.count * found.header.width);
+  std::shared_ptr<const TokenFile> opened(new TokenFile(path, std::move(found), std::move(tokens)));
+  if (verify) opened->verify();
+  return opened;
+}
+
+void TokenFile::copy(std::int64_t begin, std::int64_t count, std::int64_t vocabulary,
+                     std::int32_t* ids) const {
+  check(begin >= 0 && count >= 0 && begin <= this->count() - count, "token file ", path_, ": ",
+        count, " tokens from position ", begin, " on do not exist; it has ", this->count());
+  const std::byte* from = tokens_->data() + begin * header().width;
+  if (header().width == 1)
+    widen<std::uint8_t>(from, count, ids);
+  else if (header().width == 2)
+    widen<std::uint16_t>(from, count, ids);
+  else
+    widen<std::int32_t>(from, count, ids);
+  const std::int64_t wrong = first_outside(ids, count, vocabulary);
+  check(wrong < 0, "token file ", path_, ": id ", wrong < 0 ? 0 : ids[wrong], " at position ",
+        begin + wrong, " is outside the vocabulary of ", vocabulary, " (ids 0 to ", vocabulary - 1,
+        ")");
+}
+
+void TokenFile::verify() const {
+  ContentHash hash;
+  hash.update(tokens_->data(), tokens_->bytes());
+  check(hash.hex() == header().token_hash, "token file ", path_,
+        " is damaged: its tokens have the hash ", hash.hex(), ", expected ", header().token_hash);
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(std::min(kPiece, count())));
+  for (std::int64_t begin = 0; begin < count(); begin += kPiece)
+    copy(begin, std::min(kPiece, count() - begin), header().vocabulary, ids.data());
+}
+
+TokenWriter::TokenWriter(Files& files, const std::string& path, const std::string& tokenizer,
+                         std::int64_t vocabulary)
+    : path_(path), atomic_(files, path) {
+  header_.tokenizer = tokenizer;
+  header_.vocabulary = vocabulary;
+  header_.width = token_width(vocabulary);
+  TokenHeader probe = header_;
+  probe.count = 1;
+  offset_ = write_token_header(atomic_.file(), probe);
+}
+
+void TokenWriter::add(const std::vector<std::int32_t>& ids) {
+  const std::int64_t wrong =
+      first_outside(ids.data(), static_cast<std::int64_t>(ids.size()), header_.vocabulary);
+  check(wrong < 0, "write ", path_, ": id ", wrong < 0 ? 0 : ids[static_cast<std::size_t>(wrong)],
+        " at position ", header_.count + wrong, " is outside the vocabulary of ",
+        header_.vocabulary);
+  if (header_.width == 1)
+    narrow<std::uint8_t>(ids, buffer_);
+  else if (header_.width == 2)
+    narrow<std::uint16_t>(ids, buffer_);
+  else
+    narrow<std::int32_t>(ids, buffer_);
+  header_.count += static_cast<std::int64_t>(ids.size());
+  if (static_cast<std::int64_t>(buffer_.size()) >= kPiece) flush();
+}
+
+void TokenWriter::flush() {
+  const auto bytes = static_cast<std::int64_t>(buffer_.size());
+  hash_.update(buffer_.data(), bytes);
+  atomic_.file().write(buffer_.data(), bytes, offset_ + written_);
+  written_ += bytes;
+  buffer_.clear();
+}
+
+void TokenWriter::finish(const std::string& text_hash) {
+  check(header_.count > 0, "write ", path_, ": there are no tokens");
+  flush();
+  header_.text_hash = text_hash;
+  header_.token_hash = hash_.hex();
+  const std::int64_t offset = write_token_header(atomic_.file(), header_);
+  check(offset == offset_, "write ", path_, ": HDF5 placed the tokens at ", offset, ", not at ",
+        offset_);
+  atomic_.commit();
+}
+
+}  // namespace trireme
