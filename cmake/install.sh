@@ -48,9 +48,10 @@ install_missing() {
       [[ $answer == [Nn]* ]] && fail "not installed; to do it yourself: sudo $line"
     else
       become=(sudo -n)
-      sudo -n true 2>/dev/null || fail "installing needs root, and without a terminal nobody can be asked; run: sudo $line"
+      sudo -n true 2>/dev/null ||
+        fail "installing needs root, and without a terminal nobody can be asked; run: sudo $line"
     fi
   fi
   apt_install "${missing[@]}" ||
-    fail "apt could not install them (no network? see $build/install.log); to try again by hand: ${become[*]} $line"
+    fail "apt could not install them (no network? see $build/install.log); to try again by hand: ${become:+sudo }$line"
 }
