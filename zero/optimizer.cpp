@@ -1,0 +1,175 @@
+#include "zero/optimizer.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "framework/backend/host_values.h"
+
+namespace trireme {
+
+namespace {
+
+Tensor slice(const Tensor& flat, Range range) {
+  return flat.elements_at(range.begin, {range.size()});
+}
+
+// Masters start from the unrounded initial values.
+void fill_master(Backend& backend, const Unit& unit, std::uint64_t seed, const Tensor& master) {
+  for (std::size_t p = 0; p < unit.parameters().size(); ++p) {
+    const ParameterSpec& spec = unit.parameters()[p]->spec();
+    std::vector<double> values(static_cast<std::size_t>(spec.shape.elements()));
+    if (values.empty()) continue;
+    initial_values(spec, seed, values.data());
+    upload_doubles(
+        backend, values,
+        master.elements_at(unit.layout().offset(static_cast<std::int64_t>(p)), spec.shape));
+  }
+}
+
+}  // namespace
+
+ZeroOptimizer::ZeroOptimizer(std::vector<Unit*> units, Backend& backend, const Mesh& mesh,
+                             const ZeroOptions& options)
+    : backend_(backend),
+      mesh_(mesh),
+      options_(options),
+      sums_(backend.zeros({4}, DType::kF64, MemoryKind::kWorkspace)) {
+  for (Unit* unit : units) {
+    State state{.unit = unit, .master = unit->weights()};
+    const DType wide = accumulation_type(unit->weights().dtype());
+    if (wide != unit->weights().dtype()) {
+      state.master = backend.zeros(unit->weights().shape(), wide, MemoryKind::kOptimizer);
+      fill_master(backend, *unit, options.seed, state.master);
+    }
+    for (int i = 0; i < moments(options.optimizer); ++i)
+      state.moments.push_back(backend.zeros(unit->weights().shape(), wide, MemoryKind::kOptimizer));
+    states_.push_back(std::move(state));
+  }
+}
+
+bool ZeroOptimizer::has_group(SumGroup group) const {
+  for (const State& state : states_)
+    for (const Segment& segment : state.unit->layout().segments())
+      if (segment.sum == group) return true;
+  return false;
+}
+
+void ZeroOptimizer::sum_group(SumGroup group, Communicator& comm) {
+  if (!has_group(group)) return;
+  std::vector<Tensor> pieces;
+  std::int64_t total = 0;
+  for (const State& state : states_)
+    for (const Segment& segment : state.unit->layout().segments()) {
+      const Range own = intersect(segment.range, state.unit->own_shard());
+      if (segment.sum != group || own.empty()) continue;
+      pieces.push_back(slice(state.unit->gradients(), own));
+      total += own.size();
+    }
+  const DType dtype = states_.front().unit->gradients().dtype();
+  Tensor flat = backend_.allocate({total}, dtype, MemoryKind::kCommunication);
+  std::int64_t at = 0;
+  for (const Tensor& piece : pieces) {
+    backend_.copy(piece, flat.elements_at(at, piece.shape()));
+    at += piece.elements();
+  }
+  comm.all_reduce(flat).wait();
+  at = 0;
+  for (const Tensor& piece : pieces) {
+    backend_.copy(flat.elements_at(at, piece.shape()), piece);
+    at += piece.elements();
+  }
+}
+
+void ZeroOptimizer::add_squares(const Tensor& out) {
+  for (const State& state : states_)
+    for (const Segment& segment : state.unit->layout().segments()) {
+      const Range own = intersect(segment.range, state.unit->own_shard());
+      if (segment.counts_in_norm && !own.empty())
+        backend_.train_kernels()->sum_of_squares(slice(state.unit->gradients(), own), out);
+    }
+}
+
+// Called by all ranks when a bad element was found anywhere. The lowest rank that has one tells its
+// parameter's name.
+std::string ZeroOptimizer::first_bad_parameter() {
+  constexpr std::size_t kLength = 128;
+  std::array<char, kLength> name{};
+  for (const State& state : states_)
+    for (const Segment& segment : state.unit->layout().segments()) {
+      const Range own = intersect(segment.range, state.unit->own_shard());
+      if (name[0] != 0 || own.empty()) continue;
+      Tensor out = backend_.zeros({2}, DType::kF64, MemoryKind::kWorkspace);
+      backend_.train_kernels()->sum_of_squares(slice(state.unit->gradients(), own), out);
+      if (download_doubles(backend_, out)[0] == 0) continue;
+      const std::string& found =
+          state.unit->parameters()[static_cast<std::size_t>(segment.parameter)]->name();
+      std::strncpy(name.data(), found.c_str(), kLength - 1);
+    }
+  Communicator& world = mesh_.world();
+  Tensor first = backend_.zeros({1}, DType::kF64, MemoryKind::kWorkspace);
+  const double mine[1] = {name[0] != 0 ? -static_cast<double>(world.rank())
+                                       : -static_cast<double>(world.size())};
+  upload_doubles(backend_, mine, first);
+  world.all_reduce(first, ReduceOp::kMax).wait();
+  const int owner = static_cast<int>(-download_doubles(backend_, first)[0]);
+  if (owner == world.size()) return "unknown";
+  Tensor text =
+      backend_.allocate({static_cast<std::int64_t>(kLength)}, DType::kU8, MemoryKind::kWorkspace);
+  backend_.upload(name.data(), text);
+  world.broadcast(text, owner).wait();
+  backend_.download(text, name.data());
+  return name.data();
+}
+
+StepResult ZeroOptimizer::step(bool stop_requested) {
+  for (const State& state : states_) state.unit->finish_reduction();
+  sum_group(SumGroup::kTensor, mesh_.tensor());
+  if (options_.kv_replicas) sum_group(SumGroup::kKvReplicas, *options_.kv_replicas);
+  if (mesh_.ends()) sum_group(SumGroup::kEnds, *mesh_.ends());
+
+  const double start[4] = {0, 0, stop_requested ? 1.0 : 0.0, 0};
+  upload_doubles(backend_, start, sums_);
+  add_squares(sums_.elements_at(0, {2}));
+  mesh_.world().all_reduce(sums_).wait();
+  const std::vector<double> sums = download_doubles(backend_, sums_);
+
+  StepResult result{
+      .grad_norm = std::sqrt(sums[1]), .lr = options_.schedule.at(taken_), .stop = sums[2] > 0};
+  if (sums[0] > 0 || !std::isfinite(sums[1])) {
+    result.skipped = true;
+    result.bad_parameter = first_bad_parameter();
+    return result;
+  }
+  const OptimizerStep step{.number = ++taken_,
+                           .lr = result.lr,
+                           .gradient_factor = clip_factor(result.grad_norm, options_.clip)};
+  for (const State& state : states_) {
+    const Range own = state.unit->own_shard();
+    mesh_.data().all_gather(slice(state.unit->gradients(), own), state.unit->gradients()).wait();
+    update(state, step);
+  }
+  return result;
+}
+
+void ZeroOptimizer::update(const State& state, const OptimizerStep& step) {
+  const bool narrow = state.master.dtype() != state.unit->weights().dtype();
+  const auto& segments = state.unit->layout().segments();
+  for (std::size_t s = 0; s < segments.size();) {
+    Range range = segments[s].range;  // neighbours with the same decay are one range
+    const bool decay = segments[s].decay;
+    for (++s;
+         s < segments.size() && segments[s].decay == decay && segments[s].range.begin == range.end;
+         ++s)
+      range.end = segments[s].range.end;
+    OptimizerRange work{.master = slice(state.master, range),
+                        .gradient = slice(state.unit->gradients(), range),
+                        .weights = narrow ? slice(state.unit->weights(), range) : Tensor(),
+                        .decay = decay};
+    for (const Tensor& moment : state.moments) work.states.push_back(slice(moment, range));
+    apply(backend_, options_.optimizer, step, work);
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,74 @@
+// One optimizer step over all units of a rank, the same order at every stage (DESIGN: "order of a
+// step"):
+//
+//   data reduction (started by the units) -> the sums that descriptors name, on this rank's data
+//   shards, one flat buffer per group -> one world collective of [bad, sum of squares, stop] ->
+//   clip, update -> weights whole again.
+//
+// Every rank squares only its own data shard, in f64 and by segment, and each logical element is
+// counted once over the world, so the norm has the same bits at every stage. The number of
+// collectives never depends on what a rank holds. A non-finite gradient anywhere skips the step on
+// all ranks; a skipped step counts neither for bias correction nor for the schedule.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/comm/mesh.h"
+#include "optim/lr_schedule.h"
+#include "optim/optimizer.h"
+#include "zero/unit.h"
+
+namespace trireme {
+
+struct ZeroOptions {
+  OptimizerOptions optimizer;
+  LrSchedule schedule;
+  double clip = 0;         // largest global norm; 0 = off
+  std::uint64_t seed = 0;  // of initial values: masters start from them, not from rounded weights
+  Communicator* kv_replicas = nullptr;  // group of SumGroup::kKvReplicas, null if there is none
+};
+
+struct StepResult {
+  double grad_norm = 0;  // over the whole model, before clipping
+  double lr = 0;
+  bool skipped = false;
+  bool stop = false;          // some rank asked to end after this step
+  std::string bad_parameter;  // of a skipped step: the first one with a non-finite gradient, by
+                              // rank and order
+};
+
+class ZeroOptimizer {
+ public:
+  // Allocates masters (when weights are narrower than the wide type) and moments. `units` and
+  // `mesh` must outlive it.
+  ZeroOptimizer(std::vector<Unit*> units, Backend& backend, const Mesh& mesh,
+                const ZeroOptions& options);
+
+  // Called once all backward passes ran. Collective over the world.
+  StepResult step(bool stop_requested);
+  std::int64_t steps_taken() const { return taken_; }
+
+ private:
+  struct State {
+    Unit* unit;
+    Tensor master;  // the unit's weights themselves when they are wide
+    std::vector<Tensor> moments;
+  };
+
+  void sum_group(SumGroup group, Communicator& comm);
+  bool has_group(SumGroup group) const;
+  void add_squares(const Tensor& out);
+  std::string first_bad_parameter();
+  void update(const State& state, const OptimizerStep& step);
+
+  Backend& backend_;
+  const Mesh& mesh_;
+  ZeroOptions options_;
+  std::vector<State> states_;
+  Tensor sums_;  // (4) f64: bad, sum of squares, stop, unused
+  std::int64_t taken_ = 0;
+};
+
+}  // namespace trireme

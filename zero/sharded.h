@@ -1,0 +1,30 @@
+// The module wrapper that makes a list entry ZeRO's: gather before use, release after it, reduce
+// when backward ended.
+//
+// forward = gather; record the end of backward; child; record the begin of backward; release. It
+// pushes tape entries and nothing else: no hooks, no search. Goes inside Recompute, so that a
+// recomputed segment gathers again by itself.
+#pragma once
+
+#include <vector>
+
+#include "framework/nn/module.h"
+#include "zero/unit.h"
+
+namespace trireme {
+
+class Sharded : public Module {
+ public:
+  // `units` hold the child's parameters and must outlive it.
+  Sharded(ModulePtr child, std::vector<Unit*> units)
+      : child_(std::move(child)), units_(std::move(units)) {}
+  Var forward(const Context& ctx, const Var& x) override;
+  void visit(const ParameterFn& fn) override { child_->visit(fn); }
+  const std::vector<Unit*>& units() const { return units_; }
+
+ private:
+  ModulePtr child_;
+  std::vector<Unit*> units_;
+};
+
+}  // namespace trireme
