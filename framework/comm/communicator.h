@@ -17,7 +17,12 @@
 //  - A wait that lasts longer than the timeout throws Error naming operation, peers, sequence
 //  number, bytes and place().
 //    A rank that fails wakes its peers (abort), and their waits throw an Error naming it.
-//  - Traffic counts the bytes this rank sends to *other* ranks, exactly, by operation.
+//  - A communicator whose wait has thrown stays failed: every later call of the rank throws again.
+//  - Ranks in errors are ranks of the world.
+//  - Types: sums take f64, f32, bf16, f16; the maximum f64 and f32; everything else any type.
+//  - Traffic counts the bytes this rank sends to *other* ranks, exactly, by operation. barrier and
+//  split are not
+//    counted.
 //  - Size 1 is an ordinary case: every operation works and moves 0 bytes.
 //  - One thread (the rank's) uses a communicator and those split from it.
 #pragma once
@@ -48,7 +53,10 @@ class Pending {
   explicit Pending(std::function<void()> finish) : finish_(std::move(finish)) {}
   Pending(Pending&& other) noexcept : finish_(std::exchange(other.finish_, nullptr)) {}
   Pending& operator=(Pending&& other);
-  ~Pending();  // waits; an error is swallowed here only while another one unwinds the stack
+  // Waits, and never throws: an error of that wait stays with the rank, whose next call throws it
+  // (as does the end of run_thread_ranks). While an exception unwinds the stack it does not wait
+  // for peers: the operation is withdrawn, and peers end when this rank's failure reaches them.
+  ~Pending();
   void wait();
 
  private:
@@ -72,8 +80,8 @@ class Communicator {
   // counts and errors.
   const std::string& axis() const { return axis_; }
 
-  // Device memory that operands live in; split communicators inherit it. Must be set before the
-  // first tensor operation.
+  // Device memory that operands live in; one per rank, shared by all groups split from one world,
+  // before or after. Must be set before the first tensor operation.
   virtual void attach(Backend& backend) = 0;
 
   // In place over all ranks.
@@ -103,6 +111,9 @@ class Communicator {
   // Bytes sent so far by this rank over all groups split from the same world.
   virtual const Traffic& traffic() const = 0;
   virtual void reset_traffic() = 0;
+  // The last 64 calls of every rank that this one can see (threads: all; MPI: itself), a line each,
+  // oldest first: for a log after a failure.
+  virtual std::string recent_calls() const = 0;
 
  protected:
   explicit Communicator(std::string axis) : axis_(std::move(axis)) {}
@@ -113,6 +124,9 @@ class Communicator {
 
 struct CommunicatorOptions {
   double timeout_seconds = 600;
+  // Seconds of a monotonic clock, called from all ranks; a test may give its own. Empty: the
+  // steady clock.
+  std::function<double()> clock = {};
 };
 
 // A group of one rank.

@@ -1,0 +1,81 @@
+#include <exception>
+#include <system_error>
+#include <thread>
+
+#include "framework/base/error.h"
+#include "framework/comm/thread_communicator.h"
+
+namespace trireme {
+
+namespace {
+
+std::unique_ptr<Communicator> world_communicator(const std::shared_ptr<ThreadWorld>& world,
+                                                 int rank) {
+  return std::make_unique<ThreadCommunicator>(world, world->everybody(), rank);
+}
+
+std::string reason_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "an exception of an unknown type";
+  }
+}
+
+[[noreturn]] void rethrow_with(const std::string& prefix, const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const UsageError& e) {
+    throw UsageError(prefix + e.what());
+  } catch (...) {
+    throw Error(prefix + reason_of(error));
+  }
+}
+
+// The rank's thread: runs the body, and turns what goes wrong into the world's failure.
+void run_rank(const std::shared_ptr<ThreadWorld>& world, int rank,
+              const std::function<void(Communicator&)>& body, std::exception_ptr& error) {
+  try {
+    const auto communicator = world_communicator(world, rank);
+    body(*communicator);
+    const std::string& dropped = world->state(rank).failure;
+    check(dropped.empty(), dropped);
+    world->end(rank);
+  } catch (...) {
+    error = std::current_exception();
+    world->fail(rank, reason_of(error));
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_self_communicator(CommunicatorOptions options) {
+  return world_communicator(std::make_shared<ThreadWorld>(1, options), 0);
+}
+
+void run_thread_ranks(int ranks, const CommunicatorOptions& options,
+                      const std::function<void(Communicator& world)>& body,
+                      const std::function<std::string(int)>& prefix) {
+  const auto world = std::make_shared<ThreadWorld>(ranks, options);
+  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(ranks));
+  std::vector<std::thread> threads;
+  try {
+    for (int rank = 0; rank < ranks; ++rank)
+      threads.emplace_back(
+          [&, rank] { run_rank(world, rank, body, errors[static_cast<std::size_t>(rank)]); });
+  } catch (const std::system_error& e) {
+    const int missing = static_cast<int>(threads.size());
+    world->fail(missing, join("its thread could not be started: ", e.what()));
+  }
+  for (std::thread& thread : threads) thread.join();
+  const auto failure = world->failure();
+  if (!failure) return;
+  const auto& [rank, reason] = *failure;
+  const std::string before = prefix ? prefix(rank) : std::string();
+  if (const auto& error = errors[static_cast<std::size_t>(rank)]) rethrow_with(before, error);
+  throw Error(before + reason);
+}
+
+}  // namespace trireme
