@@ -43,7 +43,7 @@ AtomicFile::~AtomicFile() {
   try {
     file_.reset();
     files_.remove(temporary_);
-  } catch (const std::exception&) {
+  } catch (...) {
     // The error that brought us here is already on its way; a leftover temporary file is harmless.
   }
 }

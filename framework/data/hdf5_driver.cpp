@@ -37,8 +37,10 @@ bool recorded(Hdf5Driver& driver, const Call& call) {
     return true;
   } catch (const std::exception& error) {
     driver.record(error.what());
-    return false;
+  } catch (...) {
+    driver.record("file access failed");
   }
+  return false;
 }
 
 H5FD_t* open_file(const char*, unsigned flags, hid_t access, haddr_t) {

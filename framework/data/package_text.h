@@ -4,24 +4,12 @@
 // verse a line, an empty line between chapters, the verse numbers left out.
 #pragma once
 
-#include <functional>
 #include <string>
-#include <vector>
 
 #include "framework/base/files.h"
+#include "framework/base/program.h"
 
 namespace trireme {
-
-// What came of running a program.
-struct ProgramResult {
-  bool found = false;  // false: there is no such program
-  int status = 0;      // its exit status; 128 + signal if it was killed
-  std::string output;  // its standard output
-};
-
-// Runs argv[0], looked up in PATH, and waits for it. Given by the caller: the library starts no
-// programs by itself.
-using RunProgram = std::function<ProgramResult(const std::vector<std::string>& argv)>;
 
 // The file to read for the value of data.text: the value itself, or for "package:NAME" the text in
 // the cache folder (made when missing, renamed into place). Error, with a sentence naming the
