@@ -1,0 +1,40 @@
+#include "recipes/models/layer_list.h"
+
+#include "framework/base/error.h"
+#include "framework/comm/communicator.h"
+
+namespace trireme {
+
+std::vector<LayerSpec> layer_list(const ModelOptions& options) {
+  check(options.layers > 0 && options.hidden > 0 && options.vocab > 0 && options.ffn > 0 &&
+            options.sequence > 0,
+        "model: layers, hidden, ffn, vocab and sequence must be at least 1; got ", options.layers,
+        ", ", options.hidden, ", ", options.ffn, ", ", options.vocab, " and ", options.sequence);
+  return options.family == Family::kDecoder ? decoder_layers(options) : mlp_layers(options);
+}
+
+std::int64_t logical_parameters(const ModelOptions& options) {
+  const std::unique_ptr<Communicator> alone = make_self_communicator();
+  BuildContext build{.tensor = {alone.get()}};
+  std::int64_t total = 0;
+  std::vector<ModulePtr> modules;
+  std::vector<const Parameter*> seen;
+  for (const LayerSpec& layer : layer_list(options)) {
+    modules.push_back(layer.build(build));
+    modules.back()->visit([&](Parameter& p) {
+      for (const Parameter* other : seen)
+        if (other == &p) return;
+      seen.push_back(&p);
+      for (const Section& section : p.spec().sections) total += section.logical.elements();
+    });
+  }
+  return total;
+}
+
+double training_flops_per_sample(const std::vector<LayerSpec>& layers) {
+  double flops = 0;
+  for (const LayerSpec& layer : layers) flops += 3.0 * layer.forward_flops;
+  return flops;
+}
+
+}  // namespace trireme
