@@ -199,7 +199,7 @@ class TrainKernels {
   // a fixed order that depends on the element count only.
   virtual void sum_of_squares(const Tensor& x, const Tensor& out) = 0;
   // out (n) = sum over pieces (n), in the order given, in the wide type (rounded once to out's
-  // type).
+  // type). Here and in max_of, out may be one of the pieces (a communicator sums in place).
   virtual void sum_in_order(std::span<const Tensor> pieces, const Tensor& out) = 0;
   // out (n) = elementwise maximum.
   virtual void max_of(std::span<const Tensor> pieces, const Tensor& out) = 0;
