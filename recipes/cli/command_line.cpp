@@ -1,0 +1,130 @@
+#include "recipes/cli/command_line.h"
+
+#include <algorithm>
+#include <array>
+
+#include "framework/base/error.h"
+#include "recipes/cli/keys.h"
+#include "recipes/cli/nearest.h"
+#include "recipes/cli/values.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::array<Command, 14> kCommands{{
+    {"train", "train [RECIPE] [--section.key=value ...]", "train a model", true},
+    {"tokenize", "tokenize TEXT TOKENS", "write the tokens of a text to an HDF5 file", true},
+    {"generate", "generate", "continue a text", false},
+    {"evaluate", "evaluate", "measure a model on a text", false},
+    {"chat", "chat", "talk to a model", false},
+    {"serve", "serve", "answer over HTTP", false},
+    {"bench-serve", "bench-serve", "measure a server", false},
+    {"memory", "memory", "tell a recipe's memory", false},
+    {"report", "report", "show and compare runs", false},
+    {"checkpoint", "checkpoint", "inspect and convert checkpoints", false},
+    {"data", "data", "inspect token files", false},
+    {"tokenizer", "tokenizer", "make a tokenizer", false},
+    {"bench", "bench", "measure this machine", false},
+    {"doctor", "doctor", "look at this machine: CPU, memory, MPI, disk, versions", true},
+}};
+
+class Splitter {
+ public:
+  Splitter(const std::vector<std::string>& arguments, const std::vector<Option>& options)
+      : arguments_(arguments), options_(options) {}
+
+  CommandLine run() {
+    for (; at_ < arguments_.size(); ++at_) {
+      const std::string& argument = arguments_[at_];
+      if (names_only_ || !argument.starts_with('-') || argument == "-")
+        name(argument);
+      else if (argument == "--")
+        names_only_ = true;
+      else if (argument == "-h")
+        help(std::nullopt);
+      else
+        flag(argument.substr(argument.starts_with("--") ? 2 : 1));
+    }
+    return std::move(line_);
+  }
+
+ private:
+  void name(const std::string& text) {
+    if (line_.command.empty())
+      line_.command = text;
+    else
+      line_.names.push_back(text);
+  }
+
+  // The next argument, taken, if there is one that is no flag.
+  std::optional<std::string> next() {
+    if (at_ + 1 >= arguments_.size() || arguments_[at_ + 1].starts_with("--")) return std::nullopt;
+    return arguments_[++at_];
+  }
+
+  void help(std::optional<std::string> topic) {
+    line_.help = true;
+    line_.help_topic = topic ? *topic : next().value_or("");
+  }
+
+  void flag(const std::string& text) {
+    auto equals = text.find('=');
+    std::string word = text.substr(0, equals);
+    std::optional<std::string> value;
+    if (equals != std::string::npos) value = text.substr(equals + 1);
+    auto option = std::find_if(options_.begin(), options_.end(),
+                               [&](const Option& known) { return known.name == word; });
+    if (word == "help")
+      help(value);
+    else if (option != options_.end())
+      own(*option, value);
+    else
+      line_.flags.push_back({word, value ? value : next_for(find_key(word))});
+  }
+
+  void own(const Option& option, std::optional<std::string> value) {
+    if (option.takes_value && !value) value = next();
+    if (option.takes_value && !value) throw UsageError(join("--", option.name, " needs a value"));
+    if (!option.takes_value && value)
+      throw UsageError(join("--", option.name, " takes no value, got ", *value));
+    line_.options[std::string(option.name)] = value.value_or("");
+  }
+
+  std::optional<std::string> next_for(const Key* key) {
+    bool boolean = key && key->type == KeyType::kBool;
+    if (boolean && (at_ + 1 >= arguments_.size() || !parse_bool(arguments_[at_ + 1])))
+      return std::nullopt;
+    return next();
+  }
+
+  const std::vector<std::string>& arguments_;
+  const std::vector<Option>& options_;
+  std::size_t at_ = 0;
+  bool names_only_ = false;
+  CommandLine line_;
+};
+
+}  // namespace
+
+std::span<const Command> commands() { return kCommands; }
+
+const Command& find_command(std::string_view name) {
+  std::vector<std::string> words;
+  for (const Command& command : kCommands) {
+    words.emplace_back(command.name);
+    if (command.name != name) continue;
+    if (command.available) return command;
+    throw UsageError(
+        join("trireme ", name, " is not part of this version; trireme --help lists what is"));
+  }
+  std::string near = nearest_word(name, words);
+  throw UsageError(join("unknown subcommand \"", name, "\"",
+                        near.empty() ? "; trireme --help lists them" : "; nearest: " + near));
+}
+
+CommandLine split_command_line(const std::vector<std::string>& arguments,
+                               const std::vector<Option>& options) {
+  return Splitter(arguments, options).run();
+}
+
+}  // namespace trireme

@@ -1,0 +1,45 @@
+// The arguments of the program, cut into subcommand, recipe flags, its own options and names.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "recipes/cli/parse.h"
+
+namespace trireme {
+
+struct Command {
+  std::string_view name, usage, help;
+  bool available = false;  // in this version
+};
+
+// All subcommands of the contract, in the order of --help.
+std::span<const Command> commands();
+// Throws UsageError: unknown (with the nearest), or not part of this version.
+const Command& find_command(std::string_view name);
+
+// An option of one subcommand that is no recipe key: --json, --prompt TEXT.
+struct Option {
+  std::string_view name;     // without dashes
+  bool takes_value = false;  // "--name value" or "--name=value"
+};
+
+struct CommandLine {
+  std::string command;             // "" if there is none
+  std::vector<std::string> names;  // what is neither flag nor option: the recipe file, ...
+  std::vector<Flag> flags;         // for parse_recipe, which also tells of unknown ones
+  std::map<std::string, std::string> options;  // given ones of the subcommand's; "" if no value
+  bool help = false;                           // --help or -h
+  std::string help_topic;                      // --help TOPIC or --help=TOPIC
+};
+
+// `arguments` without the program's name. A flag without "=" takes the next argument unless that
+// starts with "--"; one of type bool only if it is a truth word. After "--" all are names. Throws
+// UsageError for an option of `options` that lacks its value. Does not check the command.
+CommandLine split_command_line(const std::vector<std::string>& arguments,
+                               const std::vector<Option>& options = {});
+
+}  // namespace trireme

@@ -1,0 +1,153 @@
+#include "recipes/cli/parse.h"
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+
+#include "framework/base/error.h"
+#include "recipes/cli/ini_file.h"
+#include "recipes/cli/keys.h"
+#include "recipes/cli/nearest.h"
+#include "recipes/cli/validate.h"
+#include "recipes/cli/values.h"
+
+namespace trireme {
+namespace {
+
+// Applies origins from the weakest to the strongest and remembers where each key's value came from.
+class Parser {
+ public:
+  explicit Parser(const RecipeInput& input) : input_(input), recipe_(default_recipe()) {}
+
+  Recipe run() {
+    file();
+    environment();
+    flags();
+    resolve(recipe_, input_.under_launcher);
+    cross();
+    if (problems_.empty()) return recipe_;
+    std::string text;
+    for (const auto& problem : problems_) text += (text.empty() ? "" : "\n") + problem;
+    throw UsageError(text);
+  }
+
+ private:
+  void problem(const std::string& origin, const std::string& text) {
+    problems_.push_back(origin + ": " + text);
+  }
+
+  void unknown(const std::string& origin, const std::string& word) {
+    std::string near = nearest_key(word);
+    problem(origin,
+            "unknown key \"" + word + "\"" +
+                (near.empty() ? "; trireme train --help lists the keys" : "; nearest: " + near));
+  }
+
+  void set(const Key& key, const std::string& text, const std::string& origin) {
+    std::string wrong = assign(key, text, recipe_);
+    origins_[key.full_name()] = origin;
+    if (wrong.empty()) return;
+    problem(origin, wrong);
+    ill_.insert(key.full_name());
+  }
+
+  void file() {
+    IniFile ini = read_ini(input_.text);
+    auto at = [&](int line) { return input_.file + ":" + std::to_string(line); };
+    std::map<std::string, int> first;
+    auto trouble = ini.problems.begin();
+    auto troubles_before = [&](int line) {
+      for (; trouble != ini.problems.end() && trouble->line < line; ++trouble)
+        problem(at(trouble->line), trouble->text);
+    };
+    for (const auto& entry : ini.entries) {
+      troubles_before(entry.line);
+      auto [place, fresh] = first.emplace(entry.key, entry.line);
+      const Key* key = find_key(entry.key);
+      if (!key)
+        unknown(at(entry.line), entry.key);
+      else if (!fresh)
+        problem(at(entry.line),
+                entry.key + " is given twice; first in line " + std::to_string(place->second));
+      else
+        set(*key, entry.value, at(entry.line));
+    }
+    troubles_before(1 << 30);
+  }
+
+  void environment() {
+    std::map<std::string, const Key*> known;
+    for (const Key& key : keys()) known[key.environment()] = &key;
+    for (const auto& [name, value] : input_.environment) {
+      auto found = known.find(name);
+      if (found != known.end())
+        set(*found->second, value, "environment " + name);
+      else if (std::string word = key_like(name); !word.empty())
+        unknown("environment " + name, word);
+    }
+  }
+
+  // TRIREME_OPTIMIZER_LRR -> optimizer.lrr; "" when no section is named.
+  static std::string key_like(const std::string& name) {
+    std::string lower;
+    for (char c : name) lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    for (const Section& section : sections()) {
+      std::string prefix = "trireme_" + std::string(section.name) + "_";
+      if (name.starts_with("TRIREME_") && lower.starts_with(prefix))
+        return std::string(section.name) + "." + lower.substr(prefix.size());
+    }
+    return "";
+  }
+
+  void flags() {
+    for (const Flag& flag : input_.flags) {
+      std::string origin = "flag --" + flag.name;
+      const Key* key = find_key(flag.name);
+      if (!key) {
+        unknown(origin, flag.name);
+      } else if (flag.value || key->type == KeyType::kBool) {
+        set(*key, flag.value.value_or("true"), origin);
+      } else {
+        problem(origin, flag.name + " needs a value: expected " + expected(*key));
+        ill_.insert(flag.name);
+      }
+    }
+  }
+
+  void cross() {
+    CrossCheck check{input_.under_launcher,
+                     input_.list_entries ? input_.list_entries(recipe_) : recipe_.model.layers + 2};
+    for (const auto& found : cross_problems(recipe_, check)) {
+      auto ill = [&](const std::string& key) { return ill_.contains(key); };
+      if (std::any_of(found.keys.begin(), found.keys.end(), ill)) continue;
+      auto told = std::find_if(found.keys.begin(), found.keys.end(),
+                               [&](const std::string& key) { return origins_.contains(key); });
+      if (told == found.keys.end())
+        problems_.push_back(found.text);
+      else
+        problem(origins_[*told], found.text);
+    }
+  }
+
+  const RecipeInput& input_;
+  Recipe recipe_;
+  std::map<std::string, std::string> origins_;  // of keys that are not at their default
+  std::set<std::string> ill_;
+  std::vector<std::string> problems_;
+};
+
+}  // namespace
+
+Recipe parse_recipe(const RecipeInput& input) { return Parser(input).run(); }
+
+StepRange parse_step_range(const std::string& text) {
+  if (text.empty()) return {};
+  auto colon = text.find(':');
+  auto begin = parse_count(text.substr(0, colon));
+  auto end = colon == std::string::npos ? begin : parse_count(text.substr(colon + 1));
+  if (!begin || !end || *begin < 1 || *end < *begin)
+    throw UsageError(join("steps ", text, ": expected A:B with 1 <= A <= B, such as 10:13"));
+  return {*begin, *end};
+}
+
+}  // namespace trireme

@@ -1,0 +1,123 @@
+#include "recipes/cli/command_line.h"
+
+#include "recipes/cli/help.h"
+#include "recipes/cli/keys.h"
+#include "tests/recipes/cli/recipe_helpers.h"
+
+namespace trireme::testing {
+namespace {
+
+std::string command_refusal(const std::string& name) {
+  try {
+    find_command(name);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::string help_refusal(const std::string& topic) {
+  try {
+    help_text(topic);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::size_t lines_with(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+TEST(CommandLine, IsCutIntoItsParts) {
+  CommandLine line = split_command_line(
+      {"train", "--train.steps", "3", "a.cfg", "--parallel.sequence", "b.cfg", "--json", "--prompt",
+       "In the", "--data.shuffle", "off", "--model.from=", "--", "--x"},
+      {{"json"}, {"prompt", true}});
+  EXPECT_EQ(line.command, "train");
+  EXPECT_EQ(line.names, (std::vector<std::string>{"a.cfg", "b.cfg", "--x"}));
+  ASSERT_EQ(line.flags.size(), 4u);
+  EXPECT_EQ(line.flags[0].value, "3");
+  EXPECT_FALSE(line.flags[1].value);
+  EXPECT_EQ(line.flags[2].value, "off");
+  EXPECT_EQ(line.flags[3].value, "");
+  EXPECT_TRUE(line.options.contains("json"));
+  EXPECT_EQ(line.options.at("prompt"), "In the");
+}
+
+TEST(CommandLine, NegativeNumbersAreValues) {
+  EXPECT_EQ(split_command_line({"train", "--optimizer.lr", "-1"}).flags.at(0).value, "-1");
+}
+
+TEST(CommandLine, HelpTakesATopic) {
+  EXPECT_TRUE(split_command_line({"--help"}).help);
+  EXPECT_EQ(split_command_line({"train", "--help", "optimizer"}).help_topic, "optimizer");
+  EXPECT_EQ(split_command_line({"train", "--help=lr"}).help_topic, "lr");
+  EXPECT_TRUE(split_command_line({"-h"}).help);
+}
+
+TEST(CommandLine, OptionsWithoutTheirValueAreRefused) {
+  EXPECT_THROW(split_command_line({"x", "--prompt"}, {{"prompt", true}}), UsageError);
+  EXPECT_THROW(split_command_line({"x", "--json=1"}, {{"json"}}), UsageError);
+}
+
+TEST(CommandLine, UnknownOptionsAreToldWithTheOtherProblems) {
+  EXPECT_EQ(refusal("[train]\nsteps = x\n", {"--jsn"}),
+            "a.cfg:2: train.steps = x: expected a whole number, 1 or more (steps)\n"
+            "flag --jsn: unknown key \"jsn\"; trireme train --help lists the keys");
+}
+
+TEST(Commands, UnknownAndLaterOnes) {
+  EXPECT_EQ(find_command("train").name, "train");
+  EXPECT_EQ(command_refusal("trian"), "unknown subcommand \"trian\"; nearest: train");
+  EXPECT_EQ(command_refusal("zzzzzzzz"),
+            "unknown subcommand \"zzzzzzzz\"; trireme --help lists them");
+  EXPECT_EQ(command_refusal("serve"),
+            "trireme serve is not part of this version; trireme --help lists what is");
+  for (auto name : {"train", "tokenize", "generate", "evaluate", "chat", "serve", "bench-serve",
+                    "memory", "report", "checkpoint", "data", "tokenizer", "bench", "doctor"})
+    EXPECT_EQ(command_refusal(name).find("unknown"), std::string::npos) << name;
+}
+
+TEST(Help, ShowsTheCommonKeys) {
+  std::string text = help_text();
+  EXPECT_EQ(lines_with(text, "\n  --"), 25u) << text;
+  for (const Key& key : keys())
+    EXPECT_EQ(key.common, text.find("  --" + key.full_name() + "=") != std::string::npos);
+  EXPECT_EQ(text.find("serve"), std::string::npos);
+}
+
+TEST(Help, LinesFit) {
+  for (std::string topic : {"", "model", "optimizer", "offload", "parallel"}) {
+    std::string text = help_text(topic);
+    for (std::size_t begin = 0; begin < text.size();) {
+      auto end = text.find('\n', begin);
+      EXPECT_LE(end - begin, 100u) << text.substr(begin, end - begin);
+      begin = end + 1;
+    }
+  }
+}
+
+TEST(Help, OfASectionAndAKey) {
+  std::string text = help_text("pipeline");
+  EXPECT_EQ(lines_with(text, "  --pipeline."), 3u);
+  EXPECT_EQ(lines_with(text, "  --parallel."), 0u);
+  EXPECT_EQ(help_text("optimizer.warmup"),
+            "  --optimizer.warmup\n"
+            "      Steps in which the learning rate rises from zero.\n"
+            "      default 0; unit steps; values 0 or more\n"
+            "      environment TRIREME_OPTIMIZER_WARMUP\n");
+}
+
+TEST(Help, SearchesNamesAndText) {
+  std::string text = help_text("Perfetto");
+  EXPECT_EQ(lines_with(text, "  --"), 1u);
+  EXPECT_NE(text.find("--train.trace"), std::string::npos);
+  EXPECT_NE(help_text("interleaved").find("--pipeline.schedule"), std::string::npos);
+  EXPECT_EQ(help_refusal("optimzer"), "help: no key speaks of \"optimzer\"; nearest: optimizer");
+}
+
+}  // namespace
+}  // namespace trireme::testing

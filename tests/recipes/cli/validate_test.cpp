@@ -1,0 +1,164 @@
+#include "recipes/cli/validate.h"
+
+#include "tests/recipes/cli/recipe_helpers.h"
+
+namespace trireme::testing {
+namespace {
+
+struct Case {
+  std::vector<std::string> flags;
+  std::string said;  // "" : legal
+};
+
+class CrossKey : public ::testing::TestWithParam<Case> {};
+
+TEST_P(CrossKey, SaysSo) {
+  std::string said = refusal("", GetParam().flags);
+  if (GetParam().said.empty())
+    EXPECT_EQ(said, "");
+  else
+    EXPECT_EQ(said, GetParam().said);
+}
+
+// P16 of the reference: 12 heads over 8 tensor ranks.
+INSTANTIATE_TEST_SUITE_P(
+    Heads, CrossKey,
+    ::testing::Values(
+        Case{{"--model.heads=12", "--parallel.tensor=8", "--model.kv_heads=4"},
+             "flag --parallel.tensor: parallel.tensor = 8: 12 attention heads cannot be split over "
+             "8 "
+             "tensor ranks; use 1, 2, 3, 4, 6 or 12"},
+        Case{{"--model.heads=12", "--parallel.tensor=4", "--model.kv_heads=6"},
+             "flag --parallel.tensor: parallel.tensor = 4: 6 heads of keys and values can neither "
+             "be "
+             "split nor repeated over 4 tensor ranks; use 1, 2, 3, 6 or 12"},
+        Case{{"--model.heads=12", "--parallel.tensor=6", "--model.kv_heads=3"}, ""},
+        Case{
+            {"--model.heads=12", "--model.kv_heads=5"},
+            "flag --model.kv_heads: model.kv_heads = 5 does not divide model.heads = 12; use 1, 2, "
+            "3, 4, 6 or 12"},
+        Case{{"--model.hidden=100", "--model.heads=8"},
+             "flag --model.hidden: model.hidden = 100 is not a multiple of model.heads = 8; use "
+             "model.hidden = 96 or 104, or give model.head_dim"},
+        Case{{"--model.hidden=100", "--model.heads=8", "--model.head_dim=16"}, ""},
+        Case{{"--model.position=rotary", "--model.head_dim=5"},
+             "flag --model.head_dim: model.head_dim = 5 must be even with model.position = rotary; "
+             "use 4 or 6"},
+        Case{{"--parallel.tensor=3", "--model.ffn=100"},
+             "flag --model.ffn: model.ffn = 100 columns cannot be split over parallel.tensor = 3 "
+             "ranks; use model.ffn = 99 or 102"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Batch, CrossKey,
+    ::testing::Values(
+        Case{{"--batch.global=10", "--parallel.data=4"},
+             "flag --batch.global: batch.global = 10 is not a multiple of parallel.data = 4; use "
+             "batch.global = 8 or 12, or parallel.data = 1, 2, 5 or 10"},
+        Case{{"--batch.global=2", "--parallel.data=4"},
+             "flag --batch.global: batch.global = 2 is not a multiple of parallel.data = 4; use "
+             "batch.global = 4, or parallel.data = 1 or 2"},
+        Case{{"--batch.global=6", "--parallel.data=2", "--batch.micro=2"}, ""},
+        Case{{"--batch.sequence=33", "--parallel.tensor=2", "--parallel.sequence"},
+             "flag --batch.sequence: batch.sequence = 33 cannot be cut over parallel.tensor = 2 "
+             "ranks "
+             "with parallel.sequence = true; use batch.sequence = 32 or 34"},
+        Case{{"--batch.sequence=33", "--parallel.tensor=2"}, ""}, Case{{"--parallel.sequence"}, ""},
+        Case{{"--model.family=mlp", "--parallel.sequence"},
+             "flag --parallel.sequence: parallel.sequence = true: model.family = mlp has no "
+             "sequence "
+             "to cut; use false"},
+        Case{{"--model.family=mlp", "--model.heads=5", "--parallel.tensor=2"}, ""},
+        Case{
+            {"--model.family=mlp", "--model.activation=swiglu"},
+            "flag --model.activation: model.activation = swiglu: model.family = mlp has gelu only"},
+        Case{{"--data.text=a", "--data.tokens=b"},
+             "flag --data.tokens: data.tokens = b and data.text = a are both given; use one"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Pipeline, CrossKey,
+    ::testing::Values(
+        Case{{"--parallel.pipeline=9"},
+             "flag --parallel.pipeline: parallel.pipeline = 9: the model has 8 list entries "
+             "(model.layers = 6, embedding, head), at least one a stage; use 1 to 8"},
+        Case{{"--parallel.pipeline=8"}, ""},
+        Case{{"--pipeline.chunks=2"},
+             "flag --pipeline.chunks: pipeline.chunks = 2 needs pipeline.schedule = interleaved; "
+             "with "
+             "1f1b use 1"},
+        Case{{"--pipeline.schedule=interleaved", "--parallel.pipeline=2", "--pipeline.chunks=5"},
+             "flag --pipeline.chunks: pipeline.chunks = 5: 2 stages x 5 chunks are more than the "
+             "model's 8 list entries; use 1 to 4"},
+        Case{{"--pipeline.schedule=interleaved", "--parallel.pipeline=2", "--batch.global=12"},
+             "flag --pipeline.schedule: pipeline.schedule = interleaved needs micro-batches in "
+             "multiples of parallel.pipeline = 2 but batch.global = 12, parallel.data = 1 and "
+             "batch.micro = 4 make 3; use batch.micro = 6, 3, 2 or 1, or another schedule"},
+        Case{{"--pipeline.schedule=interleaved", "--parallel.pipeline=4", "--batch.global=2"},
+             "flag --pipeline.schedule: pipeline.schedule = interleaved needs micro-batches in "
+             "multiples of parallel.pipeline = 4 but batch.global = 2, parallel.data = 1 and "
+             "batch.micro = 4 make 1; use batch.global = 4 or more, or another schedule"},
+        Case{{"--pipeline.schedule=interleaved", "--parallel.pipeline=2"}, ""},
+        Case{{"--parallel.pipeline=2", "--pipeline.partition=3,2,3"},
+             "flag --pipeline.partition: pipeline.partition has 3 counts; use 2, one for each of "
+             "parallel.pipeline = 2 x pipeline.chunks = 1, or auto"},
+        Case{{"--parallel.pipeline=2", "--pipeline.partition=3,4"},
+             "flag --pipeline.partition: pipeline.partition adds up to 7 but the model has 8 list "
+             "entries (model.layers = 6, embedding, head)"},
+        Case{{"--parallel.pipeline=2", "--pipeline.partition=3,5"}, ""}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Others, CrossKey,
+    ::testing::Values(
+        Case{{"--recompute.every=2"},
+             "flag --recompute.every: recompute.every = 2 needs recompute.mode = full; with none "
+             "use "
+             "1"},
+        Case{{"--recompute.every=2", "--recompute.mode=full"}, ""},
+        Case{
+            {"--precision.compute=f64"},
+            "flag --precision.compute: precision.compute = f64 needs device.kind = reference; with "
+            "cpu use auto, f32 or bf16"},
+        Case{{"--precision.compute=bf16", "--device.kind=reference"},
+             "flag --precision.compute: precision.compute = bf16 is not for device.kind = "
+             "reference; "
+             "use auto, f32 or f64"},
+        Case{{"--optimizer.min_lr=1"},
+             "flag --optimizer.min_lr: optimizer.min_lr = 1 is above optimizer.lr = 3e-4; use 0 "
+             "to "
+             "3e-4"}));
+
+TEST(CrossKeys, NoneIsToldOfAKeyThatIsIllItself) {
+  EXPECT_EQ(refusal("[parallel]\ntensor = 4\n[model]\nheads = x\n"),
+            "a.cfg:4: model.heads = x: expected a whole number, 1 to 100000");
+}
+
+TEST(CrossKeys, LauncherAndKeyMustAgree) {
+  RecipeInput input = input_of("", {"--parallel.launch=threads"});
+  input.under_launcher = true;
+  EXPECT_EQ(
+      refusal(input),
+      "flag --parallel.launch: parallel.launch = threads, but a launcher started this process; "
+      "use mpi or auto");
+  input = input_of("", {"--parallel.launch=mpi", "--parallel.data=4"});
+  input.under_launcher = false;
+  EXPECT_EQ(refusal(input),
+            "flag --parallel.launch: parallel.launch = mpi, but no launcher started this process; "
+            "start it by mpirun -n 4, or use threads or auto");
+  input = input_of("");
+  input.under_launcher = true;
+  EXPECT_EQ(parse_recipe(input).parallel.launch, "mpi");
+}
+
+TEST(CrossKeys, ListEntriesAreTheModels) {
+  RecipeInput input = input_of("", {"--parallel.pipeline=3"});
+  input.list_entries = [](const Recipe& recipe) { return recipe.model.layers / 3; };
+  EXPECT_NE(refusal(input).find("the model has 2 list entries"), std::string::npos);
+}
+
+TEST(CrossKeys, Divisors) {
+  EXPECT_EQ(divisors(12), (std::vector<std::int64_t>{1, 2, 3, 4, 6, 12}));
+  EXPECT_EQ(divisors(1), (std::vector<std::int64_t>{1}));
+  EXPECT_EQ(divisors(9), (std::vector<std::int64_t>{1, 3, 9}));
+}
+
+}  // namespace
+}  // namespace trireme::testing
