@@ -20,7 +20,9 @@ folders=()
 for folder in framework optim offload tensor_parallel pipeline zero recipes; do
   [[ -d $folder ]] && folders+=("$folder")
 done
-mapfile -t files < <(find "${folders[@]}" -type f \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \) | sort)
+mapfile -t files < <(
+  find "${folders[@]}" -type f \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \) | sort
+)
 ((${#files[@]})) || { echo "check_floors: no sources below $PWD"; exit 1; }
 
 awk -v floors="$floors" '
