@@ -1,0 +1,217 @@
+// Tiled causal attention, backward: probabilities are computed again from the saved log-sum-exp,
+// key blocks outside, query blocks inside. A task is a key/value head: it adds the gradients of the
+// query heads that share it in their order. Legend: see kernels.h.
+//
+// P = exp(scale * Q K^T - lse); dV = (P o M)^T dO; dP = (dO V^T) o M; dS = scale * P o (dP - delta)
+// with delta = rowsum(O o dO); dK = dS^T Q; dQ = dS K. M is the dropout mask with its scale.
+#include <numbers>
+
+#include "framework/backend/cpu/attention_pack.h"
+#include "framework/backend/cpu/cpu_kernels.h"
+#include "framework/backend/cpu/parallel.h"
+#include "framework/backend/kernel_checks.h"
+
+namespace trireme {
+
+namespace {
+
+using vec::F32;
+
+// One thread's scratch.
+template <typename W>
+struct Workspace {
+  using Element = typename W::Element;
+  using Word = typename W::Word;
+  Element *keys, *values, *queries, *douts, *ds_rows;
+  Word *key_columns, *value_columns, *key_pairs, *query_pairs, *dout_pairs, *p_pairs, *ds_pairs;
+  float *scores, *dp, *dq, *dk, *dv, *lse, *delta;
+
+  Workspace(ScratchPlan& plan, const HeadExtents& e) {
+    const std::int64_t words = e.elements() / W::kPair, pairs = W::kPair == 1 ? 0 : words;
+    for (Element** m : {&keys, &values, &queries, &douts}) *m = plan.take<Element>(e.elements());
+    for (Word** m : {&key_columns, &value_columns}) *m = plan.take<Word>(words);
+    for (Word** m : {&key_pairs, &query_pairs, &dout_pairs}) *m = plan.take<Word>(pairs);
+    for (Word** m : {&p_pairs, &ds_pairs}) *m = plan.take<Word>(kTile * kTile / W::kPair);
+    ds_rows = plan.take<Element>(W::kPair == 1 ? 0 : kTile * kTile);
+    for (float** m : {&scores, &dp}) *m = plan.take<float>(kTile * kTile);
+    for (float** m : {&dq, &dk, &dv}) *m = plan.take<float>(e.elements());
+    for (float** m : {&lse, &delta}) *m = plan.take<float>(e.blocks * kTile);
+  }
+};
+
+struct Operands {
+  const Tensor &qkv, &out, &lse, &dout, &dqkv;
+};
+
+template <typename W>
+class BackwardTask {
+ public:
+  BackwardTask(const Attention& a, const Operands& o, std::int64_t sample, std::int64_t kv_head,
+               std::byte* scratch)
+      : a_(a), e_(a), o_(o), sample_(sample), kv_head_(kv_head), plan_(scratch), work_(plan_, e_) {}
+
+  void run() {
+    const std::int64_t key = a_.heads + kv_head_, value = key + a_.kv_heads;
+    pack_rows<W>(e_, head_of(o_.qkv, key), 0, e_.blocks, work_.keys);
+    pack_columns<W>(e_, 0, e_.blocks, work_.keys, work_.key_columns);
+    key_pairs_ = pack_pairs<W>(e_, 0, e_.blocks, work_.keys, work_.key_pairs);
+    pack_rows<W>(e_, head_of(o_.qkv, value), 0, e_.blocks, work_.values);
+    pack_columns<W>(e_, 0, e_.blocks, work_.values, work_.value_columns);
+    std::fill_n(work_.dk, e_.elements(), 0.0f);
+    std::fill_n(work_.dv, e_.elements(), 0.0f);
+    const std::int64_t group = a_.heads / a_.kv_heads;
+    for (std::int64_t h = kv_head_ * group; h < (kv_head_ + 1) * group; ++h) query_head(h);
+    write(work_.dk, key);
+    write(work_.dv, value);
+  }
+
+ private:
+  HeadRows head_of(const Tensor& x, std::int64_t head) const {
+    return {vec::Reader(x).at(sample_ * a_.tokens * x.columns() + head * a_.head_dim), x.columns()};
+  }
+
+  void query_head(std::int64_t head) {
+    pack_rows<W>(e_, head_of(o_.qkv, head), 0, e_.blocks, work_.queries);
+    query_pairs_ = pack_pairs<W>(e_, 0, e_.blocks, work_.queries, work_.query_pairs);
+    pack_rows<W>(e_, head_of(o_.dout, head), 0, e_.blocks, work_.douts);
+    dout_pairs_ = pack_pairs<W>(e_, 0, e_.blocks, work_.douts, work_.dout_pairs);
+    std::fill_n(work_.dq, e_.elements(), 0.0f);
+    row_statistics(head);
+    AttentionMask mask(a_, sample_, head);
+    for (std::int64_t keys = 0; keys < e_.blocks; ++keys)
+      for (std::int64_t queries = keys; queries < e_.blocks; ++queries) block(queries, keys, mask);
+    write(work_.dq, head);
+  }
+
+  // lse in base 2, and delta; 0 for padding.
+  void row_statistics(std::int64_t head) {
+    const HeadRows out = head_of(o_.out, head), dout = head_of(o_.dout, head);
+    const auto* lse =
+        static_cast<const float*>(o_.lse.data()) + (sample_ * a_.heads + head) * a_.tokens;
+    std::fill_n(work_.lse, e_.blocks * kTile, 0.0f);
+    std::fill_n(work_.delta, e_.blocks * kTile, 0.0f);
+    for (std::int64_t t = 0; t < a_.tokens; ++t) {
+      work_.lse[t] = lse[t] * std::numbers::log2e_v<float>;
+      F32 total{};
+      vec::each(0, a_.head_dim, [&](std::int64_t d, auto n) {
+        total = vec::fma(out.first.load(t * out.stride + d, n),
+                         dout.first.load(t * dout.stride + d, n), total);
+      });
+      work_.delta[t] = vec::sum(total);
+    }
+  }
+
+  void block(std::int64_t queries, std::int64_t keys, AttentionMask& mask) {
+    const std::int64_t d = e_.padded_dim, q_at = queries * kTile * d, k_at = keys * kTile * d;
+    constexpr std::int64_t kWords = kTile / W::kPair;
+    tile_product<W>(kTile, d / W::kPair, rows_operand<W>(work_.queries + q_at, d),
+                    work_.key_columns + k_at / W::kPair, kTile, work_.scores, kTile, false);
+    tile_product<W>(kTile, d / W::kPair, rows_operand<W>(work_.douts + q_at, d),
+                    work_.value_columns + k_at / W::kPair, kTile, work_.dp, kTile, false);
+    for (std::int64_t r = 0; r < kTile; r += W::kPair) score_rows(queries, keys, r, mask);
+    // Words along the queries: A is read transposed.
+    tile_product<W>(d, kWords, TileA<W>{work_.p_pairs, 1, kTile}, dout_pairs_ + q_at / W::kPair, d,
+                    work_.dv + k_at, d, true);
+    tile_product<W>(d, kWords, TileA<W>{work_.ds_pairs, 1, kTile}, query_pairs_ + q_at / W::kPair,
+                    d, work_.dk + k_at, d, true);
+    const auto* ds = W::kPair == 1 ? reinterpret_cast<const typename W::Element*>(work_.ds_pairs)
+                                   : work_.ds_rows;
+    tile_product<W>(d, kWords, rows_operand<W>(ds, kTile), key_pairs_ + k_at / W::kPair, d,
+                    work_.dq + q_at, d, true);
+  }
+
+  // P o M and dS of rows r .. r + pair - 1 of a block, as words.
+  void score_rows(std::int64_t queries, std::int64_t keys, std::int64_t r, AttentionMask& mask) {
+    constexpr int kParts = kTile / vec::kLanes;
+    F32 p[W::kPair][kParts], ds[W::kPair][kParts];
+    const F32 factor = vec::set1(static_cast<float>(a_.scale) * std::numbers::log2e_v<float>);
+    const F32 scale = vec::set1(static_cast<float>(a_.scale));
+    for (int j = 0; j < W::kPair; ++j) {
+      const std::int64_t query = queries * kTile + r + j, row = (r + j) * kTile;
+      const F32 lse = vec::set1(work_.lse[query]), delta = vec::set1(work_.delta[query]);
+      mask.select(query, keys * kTile);
+      for (int i = 0; i < kParts; ++i) {
+        const std::int64_t at = row + i * vec::kLanes;
+        F32 v = vec::exp2(vec::load(work_.scores + at) * factor - lse);
+        if (queries == keys) v = causal(v, i * vec::kLanes, r + j);
+        F32 dp = vec::load(work_.dp + at);
+        p[j][i] = v;
+        if (mask.dropout) {
+          const F32 weight = mask.weight(i * vec::kLanes);
+          p[j][i] *= weight;
+          dp *= weight;
+        }
+        ds[j][i] = v * (dp - delta) * scale;
+      }
+    }
+    for (int i = 0; i < kParts; ++i) store_words(r, i * vec::kLanes, &p[0][i], &ds[0][i], kParts);
+  }
+
+  // p[j * parts], ds[j * parts]: row r + j.
+  void store_words(std::int64_t r, std::int64_t column, const F32* p, const F32* ds, int parts) {
+    const std::int64_t at = r / W::kPair * kTile + column;
+    if constexpr (W::kPair == 1) {
+      vec::store(work_.p_pairs + at, *p);
+      vec::store(work_.ds_pairs + at, *ds);
+    } else {
+      vec::store_as(work_.p_pairs + at, interleave(W::narrow(p[0]), W::narrow(p[parts])));
+      const vec::U16 even = W::narrow(ds[0]), odd = W::narrow(ds[parts]);
+      vec::store_as(work_.ds_pairs + at, interleave(even, odd));
+      vec::store_as(work_.ds_rows + r * kTile + column, even);
+      vec::store_as(work_.ds_rows + (r + 1) * kTile + column, odd);
+    }
+  }
+
+  void write(const float* from, std::int64_t head) {
+    const std::int64_t stride = o_.dqkv.columns();
+    const auto to = vec::Writer(o_.dqkv).at(sample_ * a_.tokens * stride + head * a_.head_dim);
+    for (std::int64_t t = 0; t < a_.tokens; ++t)
+      vec::each(0, a_.head_dim, [&](std::int64_t d, auto n) {
+        to.store(t * stride + d, vec::load(from + t * e_.padded_dim + d, n), n);
+      });
+  }
+
+  const Attention& a_;
+  const HeadExtents e_;
+  const Operands& o_;
+  std::int64_t sample_, kv_head_;
+  ScratchPlan plan_;
+  Workspace<W> work_;
+  const typename W::Word *key_pairs_ = nullptr, *query_pairs_ = nullptr, *dout_pairs_ = nullptr;
+};
+
+template <typename W>
+std::int64_t scratch_bytes(const Attention& a) {
+  ScratchPlan plan(nullptr);
+  const Workspace<W> sizes(plan, HeadExtents(a));
+  return plan.used();
+}
+
+template <typename W>
+void backward(const Attention& a, const Operands& o, int threads, const Tensor& scratch,
+              std::int64_t bytes) {
+  parallel_tasks(threads, a.batch * a.kv_heads, [&](std::int64_t task, int thread) {
+    BackwardTask<W>(a, o, task / a.kv_heads, task % a.kv_heads,
+                    static_cast<std::byte*>(scratch.data()) + thread * bytes)
+        .run();
+  });
+}
+
+}  // namespace
+
+void CpuKernels::attention_backward(const Attention& a, const Tensor& qkv, const Tensor& out,
+                                    const Tensor& lse, const Tensor& dout, const Tensor& dqkv) {
+  kernel_checks::attention_backward(a, qkv, out, lse, dout, dqkv);
+  refuse_f64("attention_backward", qkv, out, dout);
+  if (a.batch * a.tokens == 0) return;
+  const bool bf16 = qkv.dtype() == DType::kBF16;
+  const std::int64_t bytes = bf16 ? scratch_bytes<BF16OnThisCpu>(a) : scratch_bytes<F32Words>(a);
+  const Tensor scratch = owner_.allocate({threads_, bytes}, DType::kU8, MemoryKind::kWorkspace);
+  const Operands operands{qkv, out, lse, dout, dqkv};
+  if (bf16)
+    backward<BF16OnThisCpu>(a, operands, threads_, scratch, bytes);
+  else
+    backward<F32Words>(a, operands, threads_, scratch, bytes);
+}
+
+}  // namespace trireme

@@ -1,0 +1,57 @@
+// The cpu backend: memory from a pool, kernels of CpuKernels.
+#include <memory>
+
+#include "framework/backend/backend.h"
+#include "framework/backend/cpu/cpu_kernels.h"
+#include "framework/backend/cpu/pool.h"
+#include "framework/base/error.h"
+
+namespace trireme {
+
+namespace {
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend(std::shared_ptr<MemoryLedger> ledger, int threads)
+      : Backend(std::move(ledger)),
+        bf16_(cpu_multiplies_bf16()),
+        pool_(std::make_shared<Pool>()),
+        kernels_(*this, threads, bf16_) {}
+
+  std::string_view name() const override { return "cpu"; }
+  bool computes(DType dtype) const override {
+    return dtype == DType::kF32 || (dtype == DType::kBF16 && bf16_);
+  }
+
+ protected:
+  std::shared_ptr<Storage> do_allocate(std::int64_t bytes, MemoryKind kind) override {
+    const auto& counted = shared_ledger();
+    counted->add(Tier::kDevice, kind, bytes);
+    void* block = pool_->take(bytes);
+    if (!block) {
+      counted->remove(Tier::kDevice, kind, bytes);
+      fail("memory: this machine has no ", bytes, " bytes more for ", name_of(kind),
+           "; in use on the device tier:\n", counted->table(Tier::kDevice));
+    }
+    return std::make_shared<Storage>(block, bytes, [pool = pool_, counted, block, bytes, kind] {
+      pool->give(block, bytes);
+      counted->remove(Tier::kDevice, kind, bytes);
+    });
+  }
+  Kernels& do_kernels() override { return kernels_; }
+  TrainKernels& do_train_kernels() override { return kernels_; }
+
+ private:
+  bool bf16_;
+  std::shared_ptr<Pool> pool_;
+  CpuKernels kernels_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend(std::shared_ptr<MemoryLedger> ledger, int threads) {
+  check(threads >= 1, "cpu backend: the number of threads must be at least 1, got ", threads);
+  return std::make_unique<CpuBackend>(std::move(ledger), threads);
+}
+
+}  // namespace trireme

@@ -1,0 +1,194 @@
+// The few vector operations that compilers cannot write from plain expressions, for the instruction
+// set of the build: AVX-512, AVX2 + FMA, or anything else (slow, but the same semantics).
+//
+// The width follows the build's -march; nothing else in the backend asks for the instruction set.
+// `n` of a partial load or store is in [0, kLanes]; missing lanes read as zero and are not written.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+namespace trireme::vec {
+
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+inline constexpr int kLanes = 16;
+#elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+inline constexpr int kLanes = 8;
+#else
+inline constexpr int kLanes = 4;
+#endif
+
+using F32 = float __attribute__((vector_size(4 * kLanes)));
+using I32 = std::int32_t __attribute__((vector_size(4 * kLanes)));
+using U32 = std::uint32_t __attribute__((vector_size(4 * kLanes)));
+using U64 = std::uint64_t __attribute__((vector_size(4 * kLanes)));  // half as many lanes
+using F64 = double __attribute__((vector_size(4 * kLanes)));         // half as many lanes
+using U16 = std::uint16_t __attribute__((vector_size(2 * kLanes)));
+using HalfF32 = float __attribute__((vector_size(2 * kLanes)));
+
+// Unaligned loads and stores of whole vectors, any type.
+template <typename V, typename T>
+inline V load_as(const T* p) {
+  V v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+template <typename V, typename T>
+inline void store_as(T* p, V v) {
+  std::memcpy(p, &v, sizeof v);
+}
+
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+
+// All lanes. Zero-masked forms are used where g++ 12's plain ones warn of an uninitialised operand
+// (GCC bug 105593); the instructions are the same.
+inline constexpr __mmask16 kAll = 0xffff;
+
+inline F32 fma(F32 a, F32 b, F32 c) {
+  return (F32)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+}
+inline F32 sqrt(F32 a) { return (F32)_mm512_maskz_sqrt_ps(kAll, (__m512)a); }
+// NaN in b is kept.
+inline F32 max(F32 a, F32 b) { return (F32)_mm512_maskz_max_ps(kAll, (__m512)a, (__m512)b); }
+inline F32 min(F32 a, F32 b) { return (F32)_mm512_maskz_min_ps(kAll, (__m512)a, (__m512)b); }
+inline F32 round(F32 a) { return (F32)_mm512_maskz_roundscale_ps(kAll, (__m512)a, 8); }
+// 1 / a within 1e-7 relative, for 1 <= a < 1e38.
+inline F32 reciprocal(F32 a) {
+  const F32 y = (F32)_mm512_maskz_rcp14_ps(kAll, (__m512)a);
+  return fma(y, fma(-a, y, F32{} + 1.0f), y);
+}
+inline __mmask16 first_lanes(int n) {
+  return static_cast<__mmask16>(_bzhi_u32(0xffffu, static_cast<unsigned>(n)));
+}
+inline F32 load_partial(const float* p, int n) {
+  return (F32)_mm512_maskz_loadu_ps(first_lanes(n), p);
+}
+inline void store_partial(float* p, F32 v, int n) {
+  _mm512_mask_storeu_ps(p, first_lanes(n), (__m512)v);
+}
+inline U16 load_partial(const std::uint16_t* p, int n) {
+  return (U16)_mm256_maskz_loadu_epi16(first_lanes(n), p);
+}
+inline void store_partial(std::uint16_t* p, U16 v, int n) {
+  _mm256_mask_storeu_epi16(p, first_lanes(n), (__m256i)v);
+}
+inline F32 from_f16(U16 v) { return (F32)_mm512_maskz_cvtph_ps(kAll, (__m256i)v); }
+inline U16 to_f16(F32 v) { return (U16)_mm512_maskz_cvtps_ph(kAll, (__m512)v, 0); }
+// p[0], p[stride], p[2 stride], ... of 32-bit words.
+inline U32 gather(const void* p, int stride) {
+  const auto lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+  return (U32)_mm512_mask_i32gather_epi32(
+      _mm512_setzero_si512(), kAll, _mm512_mullo_epi32(lane, _mm512_set1_epi32(stride)), p, 4);
+}
+// 64-bit products of the low halves of the lanes.
+inline U64 multiply_low(U64 a, U64 b) {
+  return (U64)_mm512_maskz_mul_epu32(0xff, (__m512i)a, (__m512i)b);
+}
+
+#elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+
+inline F32 fma(F32 a, F32 b, F32 c) {
+  return (F32)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+}
+inline F32 sqrt(F32 a) { return (F32)_mm256_sqrt_ps((__m256)a); }
+inline F32 max(F32 a, F32 b) { return (F32)_mm256_max_ps((__m256)a, (__m256)b); }
+inline F32 min(F32 a, F32 b) { return (F32)_mm256_min_ps((__m256)a, (__m256)b); }
+inline F32 round(F32 a) {
+  return (F32)_mm256_round_ps((__m256)a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+inline F32 reciprocal(F32 a) { return 1.0f / a; }
+inline __m256i first_lanes(int n) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0));
+}
+inline F32 load_partial(const float* p, int n) {
+  return (F32)_mm256_maskload_ps(p, first_lanes(n));
+}
+inline void store_partial(float* p, F32 v, int n) {
+  _mm256_maskstore_ps(p, first_lanes(n), (__m256)v);
+}
+inline U16 load_partial(const std::uint16_t* p, int n) {
+  U16 v{};
+  std::memcpy(&v, p, 2 * static_cast<std::size_t>(n));
+  return v;
+}
+inline void store_partial(std::uint16_t* p, U16 v, int n) {
+  std::memcpy(p, &v, 2 * static_cast<std::size_t>(n));
+}
+inline F32 from_f16(U16 v) { return (F32)_mm256_cvtph_ps((__m128i)v); }
+inline U16 to_f16(F32 v) { return (U16)_mm256_cvtps_ph((__m256)v, 0); }
+inline U32 gather(const void* p, int stride) {
+  const auto lane = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
+  return (U32)_mm256_i32gather_epi32(static_cast<const int*>(p),
+                                     _mm256_mullo_epi32(lane, _mm256_set1_epi32(stride)), 4);
+}
+inline U64 multiply_low(U64 a, U64 b) { return (U64)_mm256_mul_epu32((__m256i)a, (__m256i)b); }
+
+#else
+
+template <typename F>
+inline F32 by_lane(F f) {
+  F32 r{};
+  for (int i = 0; i < kLanes; ++i) r[i] = f(i);
+  return r;
+}
+inline F32 fma(F32 a, F32 b, F32 c) {
+  return by_lane([&](int i) { return std::fma(a[i], b[i], c[i]); });
+}
+inline F32 sqrt(F32 a) {
+  return by_lane([&](int i) { return std::sqrt(a[i]); });
+}
+inline F32 max(F32 a, F32 b) { return a > b ? a : b; }
+inline F32 min(F32 a, F32 b) { return a < b ? a : b; }
+inline F32 round(F32 a) {
+  return by_lane([&](int i) { return std::nearbyint(a[i]); });
+}
+inline F32 reciprocal(F32 a) { return 1.0f / a; }
+inline F32 load_partial(const float* p, int n) {
+  F32 v{};
+  std::memcpy(&v, p, 4 * static_cast<std::size_t>(n));
+  return v;
+}
+inline void store_partial(float* p, F32 v, int n) {
+  std::memcpy(p, &v, 4 * static_cast<std::size_t>(n));
+}
+inline U16 load_partial(const std::uint16_t* p, int n) {
+  U16 v{};
+  std::memcpy(&v, p, 2 * static_cast<std::size_t>(n));
+  return v;
+}
+inline void store_partial(std::uint16_t* p, U16 v, int n) {
+  std::memcpy(p, &v, 2 * static_cast<std::size_t>(n));
+}
+inline F32 from_f16(U16 v) {
+  return by_lane([&](int i) {
+    _Float16 h;
+    const std::uint16_t bits = v[i];
+    std::memcpy(&h, &bits, 2);
+    return static_cast<float>(h);
+  });
+}
+inline U16 to_f16(F32 v) {
+  U16 r{};
+  for (int i = 0; i < kLanes; ++i) {
+    const _Float16 h = static_cast<_Float16>(v[i]);
+    std::uint16_t bits;
+    std::memcpy(&bits, &h, 2);
+    r[i] = bits;
+  }
+  return r;
+}
+inline U32 gather(const void* p, int stride) {
+  U32 r{};
+  for (int i = 0; i < kLanes; ++i)
+    std::memcpy(reinterpret_cast<std::uint32_t*>(&r) + i,
+                static_cast<const char*>(p) + 4 * i * stride, 4);
+  return r;
+}
+inline U64 multiply_low(U64 a, U64 b) { return (a & 0xffffffffu) * (b & 0xffffffffu); }
+
+#endif
+
+}  // namespace trireme::vec
