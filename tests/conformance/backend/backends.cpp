@@ -1,0 +1,51 @@
+#include "tests/conformance/backend/backends.h"
+
+#include "framework/base/error.h"
+#include "tests/support/guarded_backend.h"
+
+namespace trireme::test {
+
+namespace {
+
+std::unique_ptr<Backend> make(Kind kind) {
+  auto ledger = std::make_shared<MemoryLedger>();
+  switch (kind) {
+    case Kind::kReference:
+      return make_reference_backend(ledger);
+    case Kind::kGuarded:
+      return make_guarded_backend(ledger);
+    case Kind::kCpu:
+      return make_cpu_backend(ledger, 2);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::string text(const Target& target) {
+  const char* kind = target.kind == Kind::kReference ? "reference"
+                     : target.kind == Kind::kGuarded ? "guarded"
+                                                     : "cpu";
+  return join(kind, "_", name_of(target.compute));
+}
+
+std::unique_ptr<Backend> make(const Target& target, std::string& why) {
+  try {
+    auto backend = make(target.kind);
+    // The reference's kernels take bf16 operands too, although it does not claim to compute in
+    // bf16.
+    if (target.kind != Kind::kCpu || backend->computes(target.compute)) return backend;
+    why = join("the cpu backend does not compute ", name_of(target.compute), " on this machine");
+  } catch (const Error& error) {
+    why = error.what();
+  }
+  return nullptr;
+}
+
+std::vector<Target> all_targets() {
+  return {{Kind::kReference, DType::kF32}, {Kind::kReference, DType::kBF16},
+          {Kind::kReference, DType::kF64}, {Kind::kGuarded, DType::kF64},
+          {Kind::kCpu, DType::kF32},       {Kind::kCpu, DType::kBF16}};
+}
+
+}  // namespace trireme::test

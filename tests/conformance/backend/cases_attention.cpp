@@ -1,0 +1,55 @@
+#include <cmath>
+
+#include "framework/base/error.h"
+#include "tests/conformance/backend/op_case.h"
+
+namespace trireme::test {
+
+namespace {
+
+// Forward, then backward with what forward left. Dropout is 0 or 0.2.
+OpCase attention_case(std::int64_t batch, std::int64_t tokens, std::int64_t heads,
+                      std::int64_t kv_heads, std::int64_t head_dim, double p) {
+  OpCase op(join("attention ", batch, "x", tokens, " heads ", heads, "/", kv_heads, "x", head_dim,
+                 p > 0 ? " dropout" : ""));
+  Attention a = {.batch = batch,
+                 .tokens = tokens,
+                 .heads = heads,
+                 .kv_heads = kv_heads,
+                 .head_dim = head_dim,
+                 .scale = 1.0 / std::sqrt(static_cast<double>(head_dim))};
+  if (p > 0) {
+    a.dropout = Dropout{
+        .key = key_from_seed(8), .threshold = dropout_threshold(p), .scale = 1.0 / (1.0 - p)};
+    a.first_sample = 3;
+    a.first_head = 2;
+    a.total_heads = heads + 5;
+  }
+  const std::int64_t rows = batch * tokens;
+  const auto qkv = op.in({rows, (heads + 2 * kv_heads) * head_dim});
+  const auto dout = op.in({rows, heads * head_dim});
+  const auto out = op.out({rows, heads * head_dim});
+  const auto lse = op.out({batch * heads, tokens}, Type::kWide);
+  const auto dqkv = op.out({rows, (heads + 2 * kv_heads) * head_dim});
+  return std::move(op).calls([=](Backend& backend, Tensors t) {
+    backend.kernels()->attention(a, t[qkv], t[out], t[lse]);
+    backend.train_kernels()->attention_backward(a, t[qkv], t[out], t[lse], t[dout], t[dqkv]);
+  });
+}
+
+}  // namespace
+
+std::vector<OpCase> attention_cases() {
+  std::vector<OpCase> cases;
+  for (double p : {0.0, 0.2})
+    for (std::int64_t kv_heads : {4, 2, 1})
+      cases.push_back(attention_case(2, 9, 4, kv_heads, 8, p));
+  cases.push_back(attention_case(1, 70, 2, 2, 16, 0.0));  // more than one tile of most kernels
+  cases.push_back(attention_case(1, 131, 2, 1, 64, 0.2));
+  cases.push_back(attention_case(2, 1, 3, 3, 4, 0.0));
+  cases.push_back(attention_case(1, 33, 1, 1, 20, 0.0));
+  cases.push_back(attention_case(0, 8, 2, 2, 8, 0.0));
+  return cases;
+}
+
+}  // namespace trireme::test
