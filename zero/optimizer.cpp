@@ -123,14 +123,15 @@ std::string ZeroOptimizer::first_bad_parameter() {
   return name.data();
 }
 
-StepResult ZeroOptimizer::step(bool stop_requested) {
+StepResult ZeroOptimizer::step(const StepRequest& request) {
   for (const State& state : states_) state.unit->finish_reduction();
   sum_group(SumGroup::kTensor, mesh_.tensor());
   if (options_.kv_replicas) sum_group(SumGroup::kKvReplicas, *options_.kv_replicas);
   if (mesh_.ends()) sum_group(SumGroup::kEnds, *mesh_.ends());
 
-  const double start[4] = {0, 0, stop_requested ? 1.0 : 0.0, 0};
+  const double start[4] = {0, 0, request.stop ? 1.0 : 0.0, 0};
   upload_doubles(backend_, start, sums_);
+  if (request.loss) backend_.copy(request.loss, sums_.elements_at(3, {1}));
   add_squares(sums_.elements_at(0, {2}));
   mesh_.world().all_reduce(sums_).wait();
   const std::vector<double> sums = download_doubles(backend_, sums_);

@@ -2,8 +2,8 @@
 // step"):
 //
 //   data reduction (started by the units) -> the sums that descriptors name, on this rank's data
-//   shards, one flat buffer per group -> one world collective of [bad, sum of squares, stop] ->
-//   clip, update -> weights whole again.
+//   shards, one flat buffer per group -> one world collective of [bad, sum of squares, stop, loss]
+//   -> clip, update -> weights whole again.
 //
 // Every rank squares only its own data shard, in f64 and by segment, and each logical element is
 // counted once over the world, so the norm has the same bits at every stage. The number of
@@ -30,7 +30,13 @@ struct ZeroOptions {
   Communicator* kv_replicas = nullptr;  // group of SumGroup::kKvReplicas, null if there is none
 };
 
+struct StepRequest {
+  bool stop = false;  // this rank wants to end after this step
+  Tensor loss;        // (1) f64, added up over the ranks that give one; may be undefined
+};
+
 struct StepResult {
+  double loss = 0;       // the sum of what ranks gave
   double grad_norm = 0;  // over the whole model, before clipping
   double lr = 0;
   bool skipped = false;
@@ -47,7 +53,7 @@ class ZeroOptimizer {
                 const ZeroOptions& options);
 
   // Called once all backward passes ran. Collective over the world.
-  StepResult step(bool stop_requested);
+  StepResult step(const StepRequest& request);
   std::int64_t steps_taken() const { return taken_; }
 
  private:
@@ -67,7 +73,7 @@ class ZeroOptimizer {
   const Mesh& mesh_;
   ZeroOptions options_;
   std::vector<State> states_;
-  Tensor sums_;  // (4) f64: bad, sum of squares, stop, unused
+  Tensor sums_;  // (4) f64: bad, sum of squares, stop, loss
   std::int64_t taken_ = 0;
 };
 

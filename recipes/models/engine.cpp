@@ -1,0 +1,177 @@
+#include "recipes/models/engine.h"
+
+#include <algorithm>
+
+#include "framework/backend/host_values.h"
+#include "framework/base/error.h"
+#include "pipeline/simulator.h"
+
+namespace trireme {
+
+namespace {
+
+int micro_batches(const EngineOptions& o, int data_ranks) {
+  const std::int64_t share = o.global_batch / data_ranks;
+  return static_cast<int>((share + o.micro_batch - 1) / o.micro_batch);
+}
+
+// The batch is checked here, the schedule by simulation: both before anything is allocated.
+ActionList checked_actions(const EngineOptions& o, const Mesh& mesh) {
+  const int data = mesh.shape().data;
+  check(o.micro_batch > 0 && o.global_batch > 0 && o.global_batch % data == 0,
+        "batch: ", o.global_batch, " samples cannot be cut over ", data,
+        " data ranks into micro-batches of ", o.micro_batch,
+        "; the global batch must be a multiple of the data ranks");
+  const Schedule schedule =
+      make_schedule(o.schedule, mesh.shape().pipeline, micro_batches(o, data), o.chunks);
+  check_schedule(schedule);
+  return schedule[static_cast<std::size_t>(mesh.coord().pipeline)];
+}
+
+std::int64_t counted_labels(const std::vector<std::int32_t>& labels) {
+  return std::count_if(labels.begin(), labels.end(), [](std::int32_t label) { return label >= 0; });
+}
+
+}  // namespace
+
+Bounds partition_of(const EngineOptions& options, int stages) {
+  const std::vector<LayerSpec> layers = layer_list(options.model);
+  const int parts = stages * options.chunks;
+  if (!options.partition.empty())
+    return partition_by_counts(options.partition, parts, static_cast<int>(layers.size()));
+  std::vector<double> costs;
+  for (const LayerSpec& layer : layers) costs.push_back(layer.forward_flops);
+  return partition_min_max(costs, parts);
+}
+
+Engine::Engine(const EngineOptions& options, Mesh& mesh, Backend& backend)
+    : options_(options),
+      mesh_(mesh),
+      backend_(backend),
+      layers_(layer_list(options.model)),
+      bounds_(partition_of(options, mesh.shape().pipeline)),
+      actions_(checked_actions(options, mesh)) {
+  options_.stage.unit.seed = options_.seed;
+  options_.optimizer.seed = options_.seed;
+  if (options_.model.family == Family::kDecoder && options_.model.kv_heads < mesh.shape().tensor)
+    options_.optimizer.kv_replicas = &mesh.kv_replicas(static_cast<int>(options_.model.kv_heads));
+  stage_ = std::make_unique<StageModel>(options_.model, bounds_, options_.chunks, mesh, backend,
+                                        options_.stage);
+  runner_ = std::make_unique<Runner>(backend, mesh.pipeline(), stage_->chunks());
+  optimizer_ = std::make_unique<ZeroOptimizer>(stage_->units(), backend, mesh, options_.optimizer);
+  order_ = flatten(actions_, stage_->entries_per_chunk());
+}
+
+// Micro-batches of `count` samples from `first` on; the last may be smaller. Ids go to the first
+// stage, labels to the last.
+Engine::Batch Engine::load(std::int64_t first, std::int64_t count, const SampleSource& source) {
+  Batch batch;
+  std::vector<std::int32_t> ids, labels;
+  for (std::int64_t done = 0; done < count; done += options_.micro_batch) {
+    MicroBatch micro{.samples = std::min(options_.micro_batch, count - done),
+                     .first_sample = first + done};
+    source(micro.first_sample, micro.samples, ids, labels);
+    batch.counted += counted_labels(labels);
+    const auto upload = [&](const std::vector<std::int32_t>& values) {
+      Tensor t = backend_.allocate({static_cast<std::int64_t>(values.size())}, DType::kI32,
+                                   MemoryKind::kActivations);
+      upload_ids(backend_, values, t);
+      return t;
+    };
+    if (first_stage()) micro.ids = upload(ids);
+    if (last_stage()) micro.target.labels = upload(labels);
+    batch.micros.push_back(std::move(micro));
+  }
+  return batch;
+}
+
+void Engine::aim(Batch& batch, double seed, double smoothing, const Tensor& total) {
+  for (MicroBatch& micro : batch.micros) {
+    micro.target.seed = seed;
+    micro.target.smoothing = smoothing;
+    micro.target.total = total;
+  }
+}
+
+double Engine::sum_over(Communicator& group, double value) {
+  if (group.size() == 1) return value;
+  Tensor x = backend_.allocate({1}, DType::kF64, MemoryKind::kWorkspace);
+  upload_doubles(backend_, std::span(&value, 1), x);
+  group.all_reduce(x).wait();
+  return download_doubles(backend_, x)[0];
+}
+
+RunnerOptions Engine::runner_options(const std::string& label, bool training) const {
+  return {.tokens = options_.model.sequence,
+          .compute = options_.stage.unit.compute,
+          .sequence_parallel = options_.stage.sequence_parallel,
+          .row_shards = mesh_.shape().tensor,
+          .remake_cheap_outputs = training && options_.stage.recompute == RecomputeMode::kSelective,
+          .label = label};
+}
+
+EngineStep Engine::train(std::int64_t step, const SampleSource& source, bool stop_requested) {
+  const std::int64_t share = options_.global_batch / mesh_.shape().data;
+  Batch batch = load(step * options_.global_batch + mesh_.coord().data * share, share, source);
+  EngineStep result;
+  result.tokens =
+      static_cast<std::int64_t>(sum_over(mesh_.data(), static_cast<double>(batch.counted)));
+  const double mean = 1.0 / static_cast<double>(std::max<std::int64_t>(1, result.tokens));
+  Tensor total = backend_.zeros({1}, DType::kF64, MemoryKind::kWorkspace);
+  aim(batch, mean, options_.label_smoothing, total);
+
+  stage_->begin_step(order_);
+  const RngKey key = key_from_seed(options_.seed).child(static_cast<std::uint64_t>(step));
+  runner_->run(actions_, batch.micros, runner_options("step " + std::to_string(step + 1), true),
+               key);
+
+  const bool gives_loss = last_stage() && mesh_.coord().tensor == 0;
+  result.optimizer =
+      optimizer_->step({.stop = stop_requested, .loss = gives_loss ? total : Tensor()});
+  result.loss = result.optimizer.loss * mean;
+  return result;
+}
+
+double Engine::evaluate(std::int64_t samples, const SampleSource& source) {
+  const std::int64_t ranks = mesh_.shape().data, rank = mesh_.coord().data;
+  const std::int64_t begin = samples * rank / ranks, end = samples * (rank + 1) / ranks;
+  Batch batch = load(begin, end - begin, source);
+  Tensor total = backend_.zeros({1}, DType::kF64, MemoryKind::kWorkspace);
+  aim(batch, 0.0, 0.0, total);
+  if (!batch.micros.empty()) {
+    const ActionList actions =
+        forward_only(mesh_.shape().pipeline, static_cast<int>(batch.micros.size()), options_.chunks,
+                     mesh_.coord().pipeline);
+    runner_->run(actions, batch.micros, runner_options("evaluation", false));
+  }
+  const bool gives_loss = last_stage() && mesh_.coord().tensor == 0;
+  const double loss =
+      sum_over(mesh_.world(), gives_loss ? download_doubles(backend_, total)[0] : 0.0);
+  const double counted = sum_over(mesh_.data(), static_cast<double>(batch.counted));
+  return loss / std::max(1.0, counted);
+}
+
+std::vector<double> Engine::next_logits(const std::vector<std::int32_t>& ids) {
+  const auto tokens = static_cast<std::int64_t>(ids.size());
+  MicroBatch micro{.samples = 1};
+  if (first_stage()) {
+    micro.ids = backend_.allocate({tokens}, DType::kI32, MemoryKind::kActivations);
+    upload_ids(backend_, ids, micro.ids);
+  }
+  RunnerOptions options = runner_options("sampling", false);
+  options.tokens = tokens;
+  options.sequence_parallel = false;
+  std::vector<Chunk> chunks = stage_->chunks();
+  for (Chunk& chunk : chunks) {  // rows of a cut follow the prefix, not the training length
+    if (chunk.input.rows_per_sample == options_.model.sequence)
+      chunk.input.rows_per_sample = tokens;
+    if (chunk.output.rows_per_sample == options_.model.sequence)
+      chunk.output.rows_per_sample = tokens;
+  }
+  Runner runner(backend_, mesh_.pipeline(), std::move(chunks));
+  runner.run(forward_only(mesh_.shape().pipeline, 1, options_.chunks, mesh_.coord().pipeline),
+             std::span(&micro, 1), options);
+  return last_stage() ? download_doubles(backend_, runner.output()) : std::vector<double>{};
+}
+
+}  // namespace trireme

@@ -1,0 +1,92 @@
+// The training step of one rank: its part of the model, its schedule, its optimizer, put together.
+//
+// A step is: fill micro-batches, run the schedule, one optimizer step. The loss is a sum divided
+// once by the global number of counted labels; nothing is ever divided by micro-batches, data ranks
+// or accumulation steps. All methods are collective over the mesh unless said otherwise.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "framework/comm/mesh.h"
+#include "recipes/models/stage_model.h"
+#include "zero/optimizer.h"
+
+namespace trireme {
+
+struct EngineOptions {
+  ModelOptions model;
+  StageOptions stage;
+  ZeroOptions optimizer;
+  ScheduleKind schedule = ScheduleKind::kOneFOneB;
+  int chunks = 1;
+  std::vector<int> partition;  // list entries per virtual stage; empty = by cost
+  std::int64_t global_batch = 1, micro_batch = 1;  // samples
+  double label_smoothing = 0;
+  std::uint64_t seed = 0;
+};
+
+// Samples [first, first + count) of some order: ids (count, T), labels (count, T) or (count);
+// vectors are resized.
+using SampleSource =
+    std::function<void(std::int64_t first, std::int64_t count, std::vector<std::int32_t>& ids,
+                       std::vector<std::int32_t>& labels)>;
+
+struct EngineStep {
+  double loss = 0;          // mean over the global batch's counted labels
+  std::int64_t tokens = 0;  // counted labels of the global batch
+  StepResult optimizer;
+};
+
+// Where the list of layers is cut; throws Error naming the legal numbers when it cannot be.
+Bounds partition_of(const EngineOptions& options, int stages);
+
+class Engine {
+ public:
+  // `mesh` and `backend` must outlive it. Checks the schedule by simulation before anything is
+  // allocated.
+  Engine(const EngineOptions& options, Mesh& mesh, Backend& backend);
+
+  // Trains on global samples [step * global_batch, (step + 1) * global_batch); `step` counts
+  // attempts from 0 and keys dropout.
+  EngineStep train(std::int64_t step, const SampleSource& source, bool stop_requested);
+  // Mean loss over samples [0, samples), cut over data ranks, no dropout, no label smoothing.
+  double evaluate(std::int64_t samples, const SampleSource& source);
+  // Logits (V') of the token after `ids`. Called by all ranks of one data coordinate; the last
+  // stage gets logits, others an empty vector.
+  std::vector<double> next_logits(const std::vector<std::int32_t>& ids);
+
+  StageModel& stage() { return *stage_; }
+  ZeroOptimizer& optimizer() { return *optimizer_; }
+  const Bounds& bounds() const { return bounds_; }
+  const std::vector<LayerSpec>& layers() const { return layers_; }
+  const ActionList& actions() const { return actions_; }
+  Runner& runner() { return *runner_; }
+
+ private:
+  struct Batch {
+    std::vector<MicroBatch> micros;
+    std::int64_t counted = 0;  // labels of this rank's share
+  };
+  Batch load(std::int64_t first, std::int64_t count, const SampleSource& source);
+  void aim(Batch& batch, double seed, double smoothing, const Tensor& total);
+  bool first_stage() const { return mesh_.coord().pipeline == 0; }
+  bool last_stage() const { return mesh_.coord().pipeline + 1 == mesh_.shape().pipeline; }
+  double sum_over(Communicator& group, double value);
+  RunnerOptions runner_options(const std::string& label, bool training) const;
+
+  EngineOptions options_;
+  Mesh& mesh_;
+  Backend& backend_;
+  std::vector<LayerSpec> layers_;
+  Bounds bounds_;
+  ActionList actions_;  // of a training step
+  std::vector<Use> order_;
+  std::unique_ptr<StageModel> stage_;
+  std::unique_ptr<Runner> runner_;
+  std::unique_ptr<ZeroOptimizer> optimizer_;
+};
+
+}  // namespace trireme

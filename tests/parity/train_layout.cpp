@@ -1,0 +1,176 @@
+#include "tests/parity/train_layout.h"
+
+#include <cmath>
+#include <mutex>
+
+#include "framework/backend/host_values.h"
+#include "framework/base/error.h"
+
+namespace trireme::parity {
+
+ModelOptions tiny_gpt2() {
+  return {.layers = 4,
+          .hidden = 16,
+          .heads = 4,
+          .kv_heads = 4,
+          .head_dim = 4,
+          .ffn = 64,
+          .vocab = 13,
+          .sequence = 8};
+}
+
+ModelOptions tiny_llama(std::int64_t kv_heads) {
+  ModelOptions o = tiny_gpt2();
+  o.kv_heads = kv_heads;
+  o.ffn = 48;
+  o.norm = NormKind::kRmsNorm;
+  o.activation = Activation::kSilu;
+  o.gated = true;
+  o.bias = false;
+  o.rotary = true;
+  return o;
+}
+
+ModelOptions tiny_mlp() {
+  ModelOptions o = tiny_gpt2();
+  o.family = Family::kMlp;
+  o.tie_embeddings = false;
+  return o;
+}
+
+std::string text_of(const Layout& l) {
+  return join("data ", l.mesh.data, " pipeline ", l.mesh.pipeline, " tensor ", l.mesh.tensor, " ",
+              name_of(l.schedule), " chunks ", l.chunks, " micro ", l.micro,
+              l.sequence_parallel ? " sequence-parallel" : "", " recompute ",
+              static_cast<int>(l.recompute), "/", l.recompute_every);
+}
+
+SampleSource random_samples(const ModelOptions& model, std::uint64_t seed) {
+  return [model, key = key_from_seed(seed)](std::int64_t first, std::int64_t count,
+                                            std::vector<std::int32_t>& ids,
+                                            std::vector<std::int32_t>& labels) {
+    const auto id = [&](std::int64_t sample, std::int64_t token) {
+      const std::uint32_t word =
+          random_word(key, static_cast<std::uint64_t>(sample * (model.sequence + 1) + token));
+      return static_cast<std::int32_t>(word % static_cast<std::uint32_t>(model.vocab));
+    };
+    ids.clear();
+    labels.clear();
+    for (std::int64_t s = first; s < first + count; ++s) {
+      for (std::int64_t t = 0; t < model.sequence; ++t) ids.push_back(id(s, t));
+      if (model.family == Family::kMlp)
+        labels.push_back(id(s, model.sequence));
+      else
+        for (std::int64_t t = 1; t <= model.sequence; ++t)
+          labels.push_back((s + t) % 7 == 0 ? -1 : id(s, t));
+    }
+  };
+}
+
+namespace {
+
+using Logical = std::map<std::string, std::vector<double>>;
+
+// Writes each section's rectangle into its logical tensor. Copies on other ranks must have the same
+// bits.
+void collect(Backend& backend, StageModel& stage, bool gradients, std::mutex& mutex, Logical& out) {
+  stage.visit([&](Parameter& p) {
+    const std::vector<double> values = download_doubles(backend, gradients ? p.grad : p.value);
+    const Shape& local = p.spec().shape;
+    const std::int64_t columns = local.dims() < 2 ? 1 : local[1];
+    std::scoped_lock lock(mutex);
+    for (const Section& s : p.spec().sections) {
+      const std::int64_t whole = s.logical.dims() < 2 ? 1 : s.logical[1];
+      auto& tensor =
+          out.try_emplace(s.name, static_cast<std::size_t>(s.logical.elements()), std::nan(""))
+              .first->second;
+      for (std::int64_t i = 0; i < s.rows; ++i)
+        for (std::int64_t j = 0; j < columns; ++j) {
+          double& slot =
+              tensor[static_cast<std::size_t>((s.global_row + i) * whole + s.global_column + j)];
+          const double value = values[static_cast<std::size_t>((s.local_row + i) * columns + j)];
+          check(std::isnan(slot) || slot == value, "copies of ", s.name, " differ: ", slot, " and ",
+                value);
+          slot = value;
+        }
+    }
+  });
+}
+
+EngineOptions engine_options(const Task& task, const Layout& layout) {
+  return {
+      .model = task.model,
+      .stage = {.sequence_parallel = layout.sequence_parallel,
+                .recompute = layout.recompute,
+                .recompute_every = layout.recompute_every,
+                .unit = {.compute = task.compute, .gradients = accumulation_type(task.compute)}},
+      .optimizer = {.optimizer = task.optimizer,
+                    .schedule = {.shape = LrShape::kCosine, .lr = task.lr, .steps = 10},
+                    .clip = task.clip},
+      .schedule = layout.schedule,
+      .chunks = layout.chunks,
+      .global_batch = task.global_batch,
+      .micro_batch = layout.micro,
+      .label_smoothing = task.label_smoothing,
+      .seed = task.seed};
+}
+
+}  // namespace
+
+Curve train(const Task& task, const Layout& layout) {
+  Curve curve;
+  std::mutex mutex;
+  const SampleSource source = random_samples(task.model, task.seed);
+  run_thread_ranks(layout.mesh.ranks(), {.timeout_seconds = 120}, [&](Communicator& world) {
+    auto ledger = std::make_shared<MemoryLedger>();
+    {
+      const auto backend = make_reference_backend(ledger);
+      world.attach(*backend);
+      Mesh mesh(world, layout.mesh);
+      Engine engine(engine_options(task, layout), mesh, *backend);
+      for (int step = 0; step < task.steps; ++step) {
+        const EngineStep result = engine.train(step, source, false);
+        if (step == 0) collect(*backend, engine.stage(), true, mutex, curve.gradients);
+        std::scoped_lock lock(mutex);
+        if (world.rank() != 0) continue;
+        curve.losses.push_back(result.loss);
+        curve.norms.push_back(result.optimizer.grad_norm);
+      }
+      collect(*backend, engine.stage(), false, mutex, curve.weights);
+      const double validation = engine.evaluate(5, source);
+      if (world.rank() == 0) curve.validation = validation;
+      world.barrier();
+    }
+    check(ledger->current(Tier::kDevice) == 0, "memory: ", ledger->current(Tier::kDevice),
+          " bytes were never given back");
+  });
+  return curve;
+}
+
+double distance(const Curve& a, const Curve& b) {
+  double worst = std::abs(a.validation - b.validation) / std::abs(a.validation);
+  if (a.losses.size() != b.losses.size() || a.losses.empty()) return INFINITY;
+  for (std::size_t i = 0; i < a.losses.size(); ++i) {
+    worst = std::max(worst, std::abs(a.losses[i] - b.losses[i]) / std::abs(a.losses[i]));
+    worst = std::max(worst, std::abs(a.norms[i] - b.norms[i]) / std::abs(a.norms[i]));
+  }
+  return std::isnan(worst) ? INFINITY : worst;
+}
+
+double distance(const Logical& a, const Logical& b) {
+  double largest = 0, difference = 0;
+  if (a.size() != b.size() || a.empty()) return INFINITY;
+  for (const auto& [name, values] : a) {
+    const auto other = b.find(name);
+    if (other == b.end() || other->second.size() != values.size()) return INFINITY;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double gap = std::abs(values[i] - other->second[i]);
+      if (!(gap <= INFINITY)) return INFINITY;
+      largest = std::max(largest, std::abs(values[i]));
+      difference = std::max(difference, gap);
+    }
+  }
+  return difference / largest;
+}
+
+}  // namespace trireme::parity
