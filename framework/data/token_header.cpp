@@ -8,6 +8,7 @@
 
 #include "framework/base/error.h"
 #include "framework/data/hdf5_driver.h"
+#include "framework/data/token_seal.h"
 
 namespace trireme {
 
@@ -256,18 +257,23 @@ std::int64_t write_token_header(File& file, const TokenHeader& header) {
     require(H5Fflush(root, H5F_SCOPE_GLOBAL) >= 0, file, "flush the file");
   }
   driver.rethrow();
+  seal_token_file(file, {offset, header.count * header.width});
   return offset;
 }
 
 FoundTokens read_token_header(File& file) {
   check_superblock(file);
+  const TokenRange sealed = check_seal(file);
   const QuietHdf5 quiet;
   H5PLset_loading_state(0);  // a file must not be able to name code to load
   Hdf5Driver driver(file);
   try {
     const Handle root(H5Fopen("tokens", H5F_ACC_RDONLY, driver.access_list()), H5Fclose);
     if (root < 0) bad(file, "its HDF5 structures are damaged");
-    return describe_tokens(file, root);
+    FoundTokens found = describe_tokens(file, root);
+    const TokenRange described{found.offset, found.header.count * found.header.width};
+    if (described != sealed) bad(file, "HDF5 finds the tokens elsewhere than the seal says");
+    return found;
   } catch (const Error&) {
     driver.rethrow();  // a read that failed is the better explanation
     throw;
