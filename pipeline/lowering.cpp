@@ -74,8 +74,8 @@ class Timeline {
     const std::size_t next = busy(stage).size();
     if (next == list(stage).size()) return false;
     const Action& action = list(stage)[next];
-    check(!is_communication(action.kind), "add_communication: stage ", stage, " already has a ",
-          text_of(action));
+    if (is_communication(action.kind))
+      fail("add_communication: stage ", stage, " already has a ", text_of(action));
     const int s = action.chunk * stages_ + stage;
     const std::int64_t clock = next > 0 ? busy(stage).back().end : 0;
     const std::optional<std::int64_t> start = earliest(action, s, clock);

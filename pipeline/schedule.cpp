@@ -138,7 +138,8 @@ std::size_t group_end(const ActionList& list, std::size_t begin) {
 }
 
 int peer_of(const Action& action, int stage, int stages) {
-  check(is_communication(action.kind), text_of(action), " has no peer: it is not communication");
+  if (!is_communication(action.kind))
+    fail(text_of(action), " has no peer: it is not communication");
   const bool next = action.kind == Kind::kSendForward || action.kind == Kind::kRecvBackward;
   return (stage + (next ? 1 : stages - 1)) % stages;
 }

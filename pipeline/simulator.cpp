@@ -146,8 +146,9 @@ class Run {
     const bool same = forward == (expected.kind == Kind::kRecvForward) &&
                       sent.micro == expected.micro &&
                       target == expected.chunk * extent_.stages + to;
-    check(same, "schedule: message ", index, " from stage ", from, " to stage ", to, " is the ",
-          text_of(sent), ", but the receiver does ", text_of(expected));
+    if (!same)
+      fail("schedule: message ", index, " from stage ", from, " to stage ", to, " is the ",
+           text_of(sent), ", but the receiver does ", text_of(expected));
   }
 
   static bool matched(const Ticket& ticket) {

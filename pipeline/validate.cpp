@@ -1,8 +1,7 @@
 #include "pipeline/validate.h"
 
 #include <algorithm>
-#include <set>
-#include <tuple>
+#include <vector>
 
 #include "framework/base/error.h"
 
@@ -11,15 +10,20 @@ namespace {
 
 using Kind = Action::Kind;
 
+constexpr int kKinds = static_cast<int>(Kind::kRecvBackward) + 1;
+
 // Walks one list and remembers what has been done.
 class StageCheck {
  public:
-  StageCheck(int stage, const ScheduleExtent& extent) : stage_(stage), extent_(extent) {}
+  StageCheck(int stage, const ScheduleExtent& extent)
+      : stage_(stage),
+        extent_(extent),
+        done_(static_cast<std::size_t>(kKinds * extent.chunks * extent.micro_batches)) {}
 
   void visit(const Action& action) {
-    check(!done(action.kind, action), at(), "does ", text_of(action), " twice");
+    require(!done(action.kind, action), action, "twice");
     require_inputs(action);
-    done_.insert({action.kind, action.micro, action.chunk});
+    done_[index(action.kind, action.micro, action.chunk)] = true;
   }
 
   void finish() const {
@@ -28,13 +32,13 @@ class StageCheck {
   }
 
  private:
+  std::size_t index(Kind kind, int micro, int chunk) const {
+    return static_cast<std::size_t>(
+        (static_cast<int>(kind) * extent_.chunks + chunk) * extent_.micro_batches + micro);
+  }
   std::string at() const { return join("schedule: stage ", stage_, " "); }
-  bool done(Kind kind, const Action& of) const {
-    return done_.contains({kind, of.micro, of.chunk});
-  }
-  bool done_in(Kind kind, int micro, int chunk) const {
-    return done_.contains({kind, micro, chunk});
-  }
+  bool done(Kind kind, const Action& of) const { return done_in(kind, of.micro, of.chunk); }
+  bool done_in(Kind kind, int micro, int chunk) const { return done_[index(kind, micro, chunk)]; }
   bool backward_done(int micro, int chunk) const {
     return done_in(Kind::kBackward, micro, chunk) || done_in(Kind::kBackwardInput, micro, chunk);
   }
@@ -43,8 +47,9 @@ class StageCheck {
     return stage_ == extent_.stages - 1 && chunk == extent_.chunks - 1;
   }
 
+  // Not check(): it would make the texts for every action, and that costs more than all the rest.
   void require(bool condition, const Action& action, const char* what) const {
-    check(condition, at(), "does ", text_of(action), " ", what);
+    if (!condition) fail(at(), "does ", text_of(action), " ", what);
   }
 
   void require_inputs(const Action& action) const {
@@ -87,7 +92,7 @@ class StageCheck {
 
   void finish(int micro, int chunk) const {
     auto need = [&](Kind kind) {
-      check(done_in(kind, micro, chunk), at(), "never does ", text_of({kind, micro, chunk}));
+      if (!done_in(kind, micro, chunk)) fail(at(), "never does ", text_of({kind, micro, chunk}));
     };
     need(Kind::kForward);
     if (extent_.stages > 1 && !is_last(chunk)) need(Kind::kSendForward);
@@ -101,7 +106,7 @@ class StageCheck {
 
   int stage_;
   const ScheduleExtent& extent_;
-  std::set<std::tuple<Kind, int, int>> done_;
+  std::vector<bool> done_;  // by kind, chunk, micro-batch
 };
 
 }  // namespace
@@ -110,8 +115,8 @@ ScheduleExtent extent_of(const Schedule& schedule) {
   ScheduleExtent extent{static_cast<int>(schedule.size())};
   for (const ActionList& list : schedule)
     for (const Action& action : list) {
-      check(action.micro >= 0 && action.chunk >= 0, "schedule: ", text_of(action),
-            " has a negative index");
+      if (action.micro < 0 || action.chunk < 0)
+        fail("schedule: ", text_of(action), " has a negative index");
       extent.chunks = std::max(extent.chunks, action.chunk + 1);
       extent.micro_batches = std::max(extent.micro_batches, action.micro + 1);
       extent.trains |= !is_communication(action.kind) && action.kind != Kind::kForward;
