@@ -24,12 +24,13 @@ enum class KeyType : std::uint8_t {
   kChoice,  // one of `values`
   kCounts,  // whole numbers with commas between them
   kText,
-  kPath,   // of a file or folder, kept as written
-  kSteps,  // A:B or A
+  kPath,    // of a file or folder, kept as written
+  kSteps,   // A:B or A
+  kRanges,  // 7 or 100-200,350-360: whole numbers from 1
 };
 
 // Where the value lives. The alternative fits the type: kCount and kSize int64, kChoice, kText,
-// kPath and kSteps string.
+// kPath, kSteps and kRanges string.
 using Binding = std::variant<std::int64_t& (*)(Recipe&), double& (*)(Recipe&), bool& (*)(Recipe&),
                              std::string& (*)(Recipe&), std::vector<std::int64_t>& (*)(Recipe&)>;
 

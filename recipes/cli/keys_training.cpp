@@ -125,7 +125,7 @@ std::vector<Key> training_keys() {
        .unit = "steps",
        .min = 1,
        .zero_word = "auto",
-       .help = "Steps of the last phase of wsd; auto: a fifth of train.steps."},
+       .help = "Steps of the last phase of wsd; auto: a tenth of train.steps."},
       {.section = "optimizer",
        .name = "min_lr",
        .type = KeyType::kNumber,

@@ -115,8 +115,9 @@ class Parser {
   }
 
   void cross() {
-    CrossCheck check{input_.under_launcher,
-                     input_.list_entries ? input_.list_entries(recipe_) : recipe_.model.layers + 2};
+    const std::int64_t entries =
+        input_.list_entries ? input_.list_entries(recipe_) : recipe_.model.layers + 2;
+    CrossCheck check{input_.under_launcher, entries, input_.needs_data};
     for (const auto& found : cross_problems(recipe_, check)) {
       auto ill = [&](const std::string& key) { return ill_.contains(key); };
       if (std::any_of(found.keys.begin(), found.keys.end(), ill)) continue;

@@ -32,6 +32,8 @@ struct RecipeInput {
   // Whether a launcher (mpirun, srun) started this process. Unset: not looked at, and
   // parallel.launch stays as written (auto becomes threads).
   std::optional<bool> under_launcher;
+  // Refuse a recipe that has neither data.text nor data.tokens: for subcommands that read data.
+  bool needs_data = false;
   // Entries of the model's list of layers. Unset: layers + 2.
   std::function<std::int64_t(const Recipe&)> list_entries;
 };

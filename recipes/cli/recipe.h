@@ -39,7 +39,7 @@ struct DataSection {
   std::string tokenizer;  // bytes
   double validation = 0;  // fraction held out
   bool shuffle = false;
-  std::string skip;
+  std::string skip;  // global batches, "7,100-200", numbered from 1
   bool operator==(const DataSection&) const = default;
 };
 

@@ -26,7 +26,7 @@ void resolve(Recipe& recipe, std::optional<bool> under_launcher) {
   if (recipe.pipeline.chunks == 0)
     recipe.pipeline.chunks = recipe.pipeline.schedule == "interleaved" ? 2 : 1;
   if (recipe.optimizer.decay == 0)
-    recipe.optimizer.decay = std::max<std::int64_t>(1, recipe.train.steps / 5);
+    recipe.optimizer.decay = std::max<std::int64_t>(1, recipe.train.steps / 10);
   if (recipe.parallel.launch == "auto")
     recipe.parallel.launch = under_launcher.value_or(false) ? "mpi" : "threads";
 }

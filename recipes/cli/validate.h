@@ -27,6 +27,7 @@ struct CrossProblem {
 struct CrossCheck {
   std::optional<bool> under_launcher;
   std::int64_t list_entries = 0;  // of the model: embedding, blocks, head
+  bool needs_data = false;
 };
 
 // All problems of a resolved recipe.

@@ -1,6 +1,7 @@
 #include "recipes/cli/values.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "framework/base/error.h"
@@ -24,18 +25,53 @@ std::optional<Value> whole_value(const Key& key, const std::string& text) {
   return Value(*number);
 }
 
-std::optional<Value> list_value(const Key& key, const std::string& text) {
-  std::vector<std::int64_t> list;
+// Parts of `text` between commas, without blanks at their ends.
+std::vector<std::string> items_of(const std::string& text) {
+  std::vector<std::string> items;
   std::size_t begin = 0;
   while (begin <= text.size()) {
     std::size_t end = std::min(text.find(',', begin), text.size());
     std::string item = text.substr(begin, end - begin);
     item.erase(0, item.find_first_not_of(' '));
     item.erase(item.find_last_not_of(' ') + 1);
+    items.push_back(item);
+    begin = end + 1;
+  }
+  return items;
+}
+
+std::optional<std::int64_t> ordinal(std::string_view text) {
+  std::int64_t value = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 1) return std::nullopt;
+  return value;
+}
+
+// The language of SkippedBatches (framework/data/samples.h), which knows no blanks.
+bool are_ranges(const std::string& text) {
+  if (text.empty()) return true;
+  if (text.find(' ') != std::string::npos) return false;
+  std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
+  for (const std::string& item : items_of(text)) {
+    auto dash = item.find('-');
+    auto first = ordinal(std::string_view(item).substr(0, dash));
+    auto last =
+        dash == std::string::npos ? first : ordinal(std::string_view(item).substr(dash + 1));
+    if (!first || !last || *first > *last) return false;
+    ranges.emplace_back(*first, *last);
+  }
+  std::sort(ranges.begin(), ranges.end());
+  for (std::size_t i = 1; i < ranges.size(); ++i)
+    if (ranges[i].first <= ranges[i - 1].second) return false;
+  return true;
+}
+
+std::optional<Value> list_value(const Key& key, const std::string& text) {
+  std::vector<std::int64_t> list;
+  for (const std::string& item : items_of(text)) {
     auto number = parse_count(item);
     if (!number || !in_range(key, static_cast<double>(*number))) return std::nullopt;
     list.push_back(*number);
-    begin = end + 1;
   }
   return Value(list);
 }
@@ -51,6 +87,7 @@ std::optional<Value> text_value(const Key& key, const std::string& text) {
       return std::nullopt;
     }
   }
+  if (key.type == KeyType::kRanges && !are_ranges(text)) return std::nullopt;
   // A line of recipe.cfg could not hold it.
   if (text.find_first_of("\n\r") != std::string::npos) return std::nullopt;
   return Value(text);
@@ -83,6 +120,7 @@ std::optional<Value> value_of(const Key& key, const std::string& text) {
     case KeyType::kText:
     case KeyType::kPath:
     case KeyType::kSteps:
+    case KeyType::kRanges:
       return text_value(key, text);
   }
   return std::nullopt;
@@ -175,6 +213,8 @@ std::string range_of(const Key& key) {
       return "path";
     case KeyType::kSteps:
       return "A:B";
+    case KeyType::kRanges:
+      return "A-B,C-D,...";
   }
   return key.zero_word.empty() ? text : text + ", or " + std::string(key.zero_word);
 }
@@ -202,6 +242,8 @@ std::string expected(const Key& key) {
       return "a path on one line";
     case KeyType::kSteps:
       return "steps such as 10:13 (both included), or nothing";
+    case KeyType::kRanges:
+      return "numbers and ranges from 1 that do not overlap, such as 7,100-200, or nothing";
   }
   return "";
 }

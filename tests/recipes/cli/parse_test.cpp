@@ -15,7 +15,7 @@ TEST(Parse, DefaultsAreLegalAndResolved) {
   EXPECT_EQ(recipe.pipeline.chunks, 1);
   EXPECT_EQ(recipe.parallel.launch, "threads");
   EXPECT_EQ(recipe.optimizer.lr, 3e-4);
-  EXPECT_EQ(recipe.optimizer.decay, 200);
+  EXPECT_EQ(recipe.optimizer.decay, 100);
 }
 
 TEST(Parse, LlamaResolvesToItsParts) {

