@@ -54,7 +54,7 @@ void Runner::act(const Action& action) {
       break;
     case Action::Kind::kBackwardWeight: {
       const auto it = in_flight_.find({action.micro, action.chunk});
-      check(it != in_flight_.end(), "pipeline: ", text_of(action), " before its input half");
+      if (it == in_flight_.end()) fail("pipeline: ", text_of(action), " before its input half");
       it->second->tape.drain();
       in_flight_.erase(it);
       break;
@@ -90,7 +90,7 @@ Tensor Runner::boundary(const Cut& cut, int micro) const {
 Tensor Runner::input_of(const Action& action) {
   if (is_first(action.chunk)) return micros_[static_cast<std::size_t>(action.micro)].ids;
   const auto it = inputs_.find({action.micro, action.chunk});
-  check(it != inputs_.end(), "pipeline: ", text_of(action), " before its input came");
+  if (it == inputs_.end()) fail("pipeline: ", text_of(action), " before its input came");
   it->second.pending.wait();
   Tensor x = std::move(it->second.tensor);
   inputs_.erase(it);
@@ -122,11 +122,11 @@ void Runner::forward(const Action& action) {
 void Runner::backward(const Action& action) {
   const Key key{action.micro, action.chunk};
   const auto it = in_flight_.find(key);
-  check(it != in_flight_.end(), "pipeline: ", text_of(action), " before its forward");
+  if (it == in_flight_.end()) fail("pipeline: ", text_of(action), " before its forward");
   InFlight& work = *it->second;
   if (!is_last(action.chunk)) {
     const auto gradient = gradients_.find(key);
-    check(gradient != gradients_.end(), "pipeline: ", text_of(action), " before its gradient came");
+    if (gradient == gradients_.end()) fail("pipeline: ", text_of(action), " before its gradient came");
     gradient->second.pending.wait();
     if (work.output.grad) work.output.grad->add(backend_, std::move(gradient->second.tensor));
     gradients_.erase(gradient);
@@ -176,14 +176,14 @@ void Runner::communicate(const Action& action) {
     }
     case Action::Kind::kSendForward: {
       const auto it = outputs_.find(key);
-      check(it != outputs_.end(), "pipeline: ", text_of(action), " before its forward");
+      if (it == outputs_.end()) fail("pipeline: ", text_of(action), " before its forward");
       hand_on(sent_forward_, std::move(it->second), peer);
       outputs_.erase(it);
       break;
     }
     default: {
       const auto it = input_gradients_.find(key);
-      check(it != input_gradients_.end(), "pipeline: ", text_of(action), " before its backward");
+      if (it == input_gradients_.end()) fail("pipeline: ", text_of(action), " before its backward");
       hand_on(sent_backward_, std::move(it->second), peer);
       input_gradients_.erase(it);
     }

@@ -136,8 +136,10 @@ StepResult ZeroOptimizer::step(const StepRequest& request) {
   mesh_.world().all_reduce(sums_).wait();
   const std::vector<double> sums = download_doubles(backend_, sums_);
 
-  StepResult result{
-      .grad_norm = std::sqrt(sums[1]), .lr = options_.schedule.at(taken_), .stop = sums[2] > 0};
+  StepResult result{.loss = sums[3],
+                    .grad_norm = std::sqrt(sums[1]),
+                    .lr = options_.schedule.at(taken_),
+                    .stop = sums[2] > 0};
   if (sums[0] > 0 || !std::isfinite(sums[1])) {
     result.skipped = true;
     result.bad_parameter = first_bad_parameter();

@@ -1,6 +1,11 @@
 // Every layout trains like the serial run (f64, 1e-12): the promise the project stands on.
+//
+// Full over mesh x schedule; the other axes pairwise, from one generated list.
 #include <gtest/gtest.h>
 
+#include <map>
+
+#include "tests/parity/pairwise.h"
 #include "tests/parity/train_layout.h"
 
 namespace trireme::parity {
@@ -16,15 +21,115 @@ void expect_parity(const Task& task, const Curve& serial, const Layout& layout) 
   EXPECT_LE(distance(serial.weights, curve.weights), kTolerance);
 }
 
-TEST(Parity, Simple) {
-  for (ModelOptions model : {tiny_gpt2(), tiny_llama(2), tiny_mlp()}) {
-    model.dropout = 0.1;
-    const Task task{.model = model};
-    const Curve serial = train(task, {});
-    for (const Layout& layout :
-         {Layout{.mesh = {.data = 2}}, Layout{.mesh = {.tensor = 2}},
-          Layout{.mesh = {.pipeline = 2}}, Layout{.mesh = {.data = 2, .pipeline = 2, .tensor = 2}}})
-      expect_parity(task, serial, layout);
+constexpr int kListEntries = 6;  // embedding, 4 layers, head
+constexpr std::int64_t kBatch = 12;
+
+bool legal(const Layout& l) {
+  const std::int64_t share = kBatch / l.mesh.data, m = (share + l.micro - 1) / l.micro;
+  if (kBatch % l.mesh.data != 0 || l.mesh.pipeline * l.chunks > kListEntries) return false;
+  if (l.schedule == ScheduleKind::kInterleaved) return l.chunks > 1 && m % l.mesh.pipeline == 0;
+  return l.chunks == 1;
+}
+
+// Every mesh with a product of at most 8, every schedule that it allows, with the micro-batch size
+// that makes it legal.
+std::vector<Layout> mesh_and_schedules() {
+  std::vector<Layout> all;
+  for (int data : {1, 2, 3, 4, 6})
+    for (int tensor : {1, 2, 4})
+      for (int pipeline = 1; pipeline <= 6; ++pipeline)
+        for (ScheduleKind schedule : {ScheduleKind::kGPipe, ScheduleKind::kOneFOneB,
+                                      ScheduleKind::kInterleaved, ScheduleKind::kZeroBubbleH1}) {
+          if (data * tensor * pipeline > 8) continue;
+          Layout layout{.mesh = {.data = data, .pipeline = pipeline, .tensor = tensor},
+                        .schedule = schedule};
+          layout.chunks = schedule == ScheduleKind::kInterleaved ? 2 : 1;
+          while (!legal(layout) && layout.micro < 4) ++layout.micro;
+          if (legal(layout)) all.push_back(layout);
+        }
+  return all;
+}
+
+TEST(Parity, EveryMeshUnderEverySchedule) {
+  Task task{.model = tiny_llama(2)};
+  task.model.dropout = 0.1;
+  const Curve serial = train(task, {});
+  EXPECT_LT(serial.losses.back(), serial.losses.front());
+  const std::vector<Layout> layouts = mesh_and_schedules();
+  EXPECT_EQ(layouts.size(), 99U);
+  for (const Layout& layout : layouts) expect_parity(task, serial, layout);
+}
+
+// The other axes; values are indices into these.
+const std::vector<MeshShape> kMeshes = {{},
+                                        {.data = 2},
+                                        {.tensor = 2},
+                                        {.tensor = 4},
+                                        {.pipeline = 2},
+                                        {.pipeline = 3},
+                                        {.data = 2, .pipeline = 2, .tensor = 2},
+                                        {.data = 3, .tensor = 2},
+                                        {.pipeline = 2, .tensor = 4}};
+const std::vector<ModelOptions> kModels = {tiny_gpt2(), tiny_llama(1), tiny_llama(2), tiny_llama(4),
+                                           tiny_mlp()};
+const std::vector<ScheduleKind> kSchedules = {ScheduleKind::kGPipe, ScheduleKind::kOneFOneB,
+                                              ScheduleKind::kInterleaved,
+                                              ScheduleKind::kZeroBubbleH1};
+const std::vector<std::pair<RecomputeMode, int>> kRecompute = {{RecomputeMode::kNone, 1},
+                                                               {RecomputeMode::kFull, 1},
+                                                               {RecomputeMode::kFull, 3},
+                                                               {RecomputeMode::kSelective, 1}};
+enum Axis {
+  kMesh,
+  kModel,
+  kSchedule,
+  kRecomputation,
+  kMicro,
+  kSequence,
+  kDropout,
+  kTied,
+  kSmoothing,
+  kSgd
+};
+const std::vector<int> kSizes = {static_cast<int>(kMeshes.size()), 5, 4, 4, 5, 2, 2, 2, 2, 2};
+
+Layout layout_of(const Combination& c) {
+  const auto at = [&](Axis axis) { return static_cast<std::size_t>(c[axis]); };
+  Layout layout{.mesh = kMeshes[at(kMesh)],
+                .schedule = kSchedules[at(kSchedule)],
+                .micro = c[kMicro] + 1,
+                .sequence_parallel = c[kSequence] == 1,
+                .recompute = kRecompute[at(kRecomputation)].first,
+                .recompute_every = kRecompute[at(kRecomputation)].second};
+  layout.chunks = layout.schedule == ScheduleKind::kInterleaved ? 2 : 1;
+  return layout;
+}
+
+Task task_of(const Combination& c) {
+  Task task{.model = kModels[static_cast<std::size_t>(c[kModel])]};
+  task.model.dropout = c[kDropout] == 1 ? 0.1 : 0.0;
+  task.model.tie_embeddings = c[kTied] == 1;
+  task.label_smoothing = c[kSmoothing] == 1 ? 0.1 : 0.0;
+  if (c[kSgd] == 1)
+    task.optimizer = {.kind = OptimizerKind::kSgd, .momentum = 0.9, .weight_decay = 0.01};
+  return task;
+}
+
+bool legal_combination(const Combination& c) {
+  const bool mlp = kModels[static_cast<std::size_t>(c[kModel])].family == Family::kMlp;
+  if (mlp && (c[kSequence] == 1 || c[kTied] == 1)) return false;
+  return legal(layout_of(c));
+}
+
+TEST(Parity, OtherAxesPairwise) {
+  const std::vector<Combination> combinations = pairwise(kSizes, legal_combination);
+  EXPECT_GT(combinations.size(), 40U);
+  std::map<Combination, Curve> serial;  // by what defines the task
+  for (const Combination& c : combinations) {
+    const Task task = task_of(c);
+    const Combination key = {c[kModel], c[kDropout], c[kTied], c[kSmoothing], c[kSgd]};
+    if (!serial.contains(key)) serial[key] = train(task, {});
+    expect_parity(task, serial[key], layout_of(c));
   }
 }
 

@@ -147,14 +147,22 @@ Curve train(const Task& task, const Layout& layout) {
   return curve;
 }
 
+namespace {
+
+// |a - b| / |a|, infinite where that is no number: 0 / 0 proves nothing.
+double relative(double a, double b) {
+  const double gap = std::abs(a - b) / std::abs(a);
+  return std::isnan(gap) ? INFINITY : gap;
+}
+
+}  // namespace
+
 double distance(const Curve& a, const Curve& b) {
-  double worst = std::abs(a.validation - b.validation) / std::abs(a.validation);
   if (a.losses.size() != b.losses.size() || a.losses.empty()) return INFINITY;
-  for (std::size_t i = 0; i < a.losses.size(); ++i) {
-    worst = std::max(worst, std::abs(a.losses[i] - b.losses[i]) / std::abs(a.losses[i]));
-    worst = std::max(worst, std::abs(a.norms[i] - b.norms[i]) / std::abs(a.norms[i]));
-  }
-  return std::isnan(worst) ? INFINITY : worst;
+  double worst = relative(a.validation, b.validation);
+  for (std::size_t i = 0; i < a.losses.size(); ++i)
+    worst = std::max({worst, relative(a.losses[i], b.losses[i]), relative(a.norms[i], b.norms[i])});
+  return worst;
 }
 
 double distance(const Logical& a, const Logical& b) {
@@ -170,7 +178,7 @@ double distance(const Logical& a, const Logical& b) {
       difference = std::max(difference, gap);
     }
   }
-  return difference / largest;
+  return largest > 0 ? difference / largest : INFINITY;
 }
 
 }  // namespace trireme::parity
