@@ -116,8 +116,10 @@ void CpuKernels::max_of(std::span<const Tensor> pieces, const Tensor& out) {
   parallel_ranges(threads_, out.elements(), kGrain, [&](std::int64_t begin, std::int64_t end) {
     vec::each(begin, end, [&](std::int64_t i, auto n) {
       F32 most = Reader(pieces[0]).load(i, n);
-      for (std::size_t p = 1; p < pieces.size(); ++p)
-        most = vec::max(most, Reader(pieces[p]).load(i, n));
+      for (std::size_t p = 1; p < pieces.size(); ++p) {
+        const F32 larger = vec::max(most, Reader(pieces[p]).load(i, n));  // NaN there stays
+        most = most == most ? larger : most;
+      }
       to.store(i, most, n);
     });
   });
