@@ -9,9 +9,9 @@ namespace trireme {
 
 // What came of running a program.
 struct ProgramResult {
-  bool found = false;  // false: there is no such program
-  int status = 0;      // its exit status; 128 + signal if it was killed
-  std::string output;  // its standard output
+  bool found = false;       // false: there is no such program
+  int status = 0;           // its exit status; 128 + signal if it was killed
+  std::string output = {};  // its standard output
 };
 
 // The library starts no programs by itself: what needs one takes such a callable.

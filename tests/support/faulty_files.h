@@ -71,7 +71,7 @@ class FaultyFiles final : public Files {
   std::map<std::string, Durable> durable_;  // by path; a rename takes the entry along
 };
 
-// A new empty folder under the system's temporary folder; removed with everything inside.
+// A new empty folder, in memory if it can be; removed with everything inside.
 class TemporaryFolder {
  public:
   TemporaryFolder();
