@@ -13,7 +13,7 @@ namespace trireme {
 namespace {
 
 // A wake-up costs some microseconds, a short spin much less; but only where every rank has a core.
-constexpr int kSpins = 2000;
+constexpr int kSpins = 100;
 // Longest sleep between two looks at the clock; a test's clock may jump at any moment.
 constexpr double kSlice = 1.0, kSliceOfTestClock = 0.005;
 
