@@ -1,0 +1,62 @@
+// What a run leaves behind: memory and traffic beside their formulas, time by phase, the pipeline's
+// bubble; as report.json and as a table for people.
+//
+// A plain struct that the trainer fills in on rank 0 after gathering from all ranks. Bytes are
+// counted by ledgers and communicators, never guessed; a formula that does not exist is absent.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/base/files.h"
+
+namespace trireme {
+
+// Bytes of one kind on one tier of one rank.
+struct MemoryCell {
+  std::int64_t resident = 0;  // between steps
+  std::int64_t peak = 0;
+  std::optional<std::int64_t> formula_resident, formula_peak;
+};
+
+// What one rank sent to others by one operation, over the whole run.
+struct TrafficCell {
+  std::int64_t bytes = 0;
+  std::int64_t calls = 0;
+  std::optional<std::int64_t> formula;  // bytes
+};
+
+struct RankReport {
+  std::string name;  // "rank 5: data 0, pipeline 1, tensor 1"
+  // memory["device"]["parameters"]
+  std::map<std::string, std::map<std::string, MemoryCell>> memory;
+  std::map<std::string, TrafficCell> traffic;  // by "data/reduce_scatter"
+};
+
+struct RunReport {
+  std::vector<RankReport> ranks;                            // by rank
+  std::map<std::string, double> time;                       // seconds by phase, mean over ranks
+  std::optional<double> bubble_measured, bubble_predicted;  // share of time that stages wait
+  std::int64_t steps = 0;                                   // done
+  std::int64_t skipped = 0;                                 // of them
+  std::int64_t tokens = 0;                                  // labels learned from
+  std::int64_t parameters = 0;
+  double seconds = 0;                     // wall clock, from the first step's start
+  double loss = 0;                        // of the last step
+  std::optional<double> validation_loss;  // the last one
+};
+
+// report.json: {"memory": [{tier: {kind: {resident, peak, formula_resident, formula_peak}}}, ...],
+// "traffic": [{operation: {bytes, calls, formula}}, ...], "time": {phase: seconds}, "bubble":
+// {measured, predicted}, "ranks": [names], "summary": {...}}; what is absent is null.
+std::string report_json(const RunReport& report);
+void write_report(Files& files, const std::string& path, const RunReport& report);
+
+// Tables: of memory the rank with the most bytes of each kind, of traffic the sum over ranks, time
+// by phase, bubble. Where counts differ from their formula, a line says on how many ranks.
+std::string report_text(const RunReport& report);
+
+}  // namespace trireme

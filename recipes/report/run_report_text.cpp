@@ -1,0 +1,136 @@
+#include <algorithm>
+#include <numeric>
+
+#include "recipes/report/numbers.h"
+#include "recipes/report/run_report.h"
+#include "recipes/report/table.h"
+
+namespace trireme {
+namespace {
+
+using Rows = std::vector<std::vector<std::string>>;
+
+std::string maybe_bytes(const std::optional<std::int64_t>& bytes) {
+  return bytes ? bytes_text(*bytes) : "-";
+}
+
+// Whether a count is what the formula says; without a formula it is not wrong.
+bool agrees(std::int64_t counted, const std::optional<std::int64_t>& formula) {
+  return !formula || counted == *formula;
+}
+
+std::string differs_line(const std::string& what, std::size_t count, std::size_t all) {
+  return what + " differs from its formula on " + std::to_string(count) + " of " +
+         std::to_string(all) + " ranks\n";
+}
+
+// One kind on one tier: the fullest rank, and on how many ranks the formula fails.
+struct Fullest {
+  std::size_t rank = 0;
+  MemoryCell cell;
+  std::size_t wrong = 0;
+};
+
+Fullest fullest(const RunReport& report, const std::string& tier, const std::string& kind) {
+  Fullest most;
+  bool found = false;
+  for (std::size_t rank = 0; rank < report.ranks.size(); ++rank) {
+    const auto& tiers = report.ranks[rank].memory;
+    auto kinds = tiers.find(tier);
+    if (kinds == tiers.end() || !kinds->second.contains(kind)) continue;
+    const MemoryCell& cell = kinds->second.at(kind);
+    if (!found || cell.peak > most.cell.peak) {
+      most.rank = rank;
+      most.cell = cell;
+    }
+    found = true;
+    if (!agrees(cell.resident, cell.formula_resident) || !agrees(cell.peak, cell.formula_peak))
+      ++most.wrong;
+  }
+  return most;
+}
+
+std::string memory_text(const RunReport& report) {
+  std::map<std::string, std::map<std::string, bool>> names;
+  for (const auto& rank : report.ranks)
+    for (const auto& [tier, kinds] : rank.memory)
+      for (const auto& [kind, cell] : kinds)
+        if (cell.peak > 0) names[tier][kind] = true;
+  if (names.empty()) return "";
+  Rows rows{{"memory of the fullest rank", "resident", "formula", "peak", "formula", "rank"}};
+  std::string notes;
+  for (const auto& [tier, kinds] : names) {
+    for (const auto& [kind, present] : kinds) {
+      Fullest most = fullest(report, tier, kind);
+      rows.push_back({tier + " " + kind, bytes_text(most.cell.resident),
+                      maybe_bytes(most.cell.formula_resident), bytes_text(most.cell.peak),
+                      maybe_bytes(most.cell.formula_peak), std::to_string(most.rank)});
+      if (most.wrong > 0) notes += differs_line(tier + " " + kind, most.wrong, report.ranks.size());
+    }
+  }
+  return table_text(rows) + notes + "\n";
+}
+
+std::string traffic_text(const RunReport& report) {
+  std::map<std::string, TrafficCell> sums;
+  std::map<std::string, std::size_t> wrong;
+  std::map<std::string, bool> without;
+  for (const auto& rank : report.ranks) {
+    for (const auto& [operation, cell] : rank.traffic) {
+      TrafficCell& sum = sums[operation];
+      sum.bytes += cell.bytes;
+      sum.calls += cell.calls;
+      sum.formula = sum.formula.value_or(0) + cell.formula.value_or(0);
+      without[operation] |= !cell.formula;
+      wrong[operation] += !agrees(cell.bytes, cell.formula);
+    }
+  }
+  if (sums.empty()) return "";
+  Rows rows{{"traffic of all ranks", "calls", "bytes", "formula"}};
+  std::string notes;
+  for (const auto& [operation, sum] : sums) {
+    rows.push_back({operation, grouped(sum.calls), bytes_text(sum.bytes),
+                    without[operation] ? "-" : maybe_bytes(sum.formula)});
+    if (wrong[operation] > 0)
+      notes += differs_line(operation, wrong[operation], report.ranks.size());
+  }
+  return table_text(rows) + notes + "\n";
+}
+
+std::string time_text(const RunReport& report) {
+  if (report.time.empty()) return "";
+  std::vector<std::pair<std::string, double>> phases(report.time.begin(), report.time.end());
+  std::stable_sort(phases.begin(), phases.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  double all = std::accumulate(phases.begin(), phases.end(), 0.0,
+                               [](double sum, const auto& phase) { return sum + phase.second; });
+  Rows rows{{"time, mean over ranks", "", ""}};
+  for (const auto& [phase, seconds] : phases)
+    rows.push_back({phase, duration_text(seconds), all > 0 ? percent_text(seconds / all) : "-"});
+  return table_text(rows) + "\n";
+}
+
+std::string bubble_text(const RunReport& report) {
+  if (!report.bubble_measured && !report.bubble_predicted) return "";
+  auto share = [](const std::optional<double>& value) {
+    return value ? percent_text(*value) : std::string("-");
+  };
+  return "pipeline bubble " + share(report.bubble_measured) + ", predicted " +
+         share(report.bubble_predicted) + "\n\n";
+}
+
+}  // namespace
+
+std::string report_text(const RunReport& report) {
+  std::string text = memory_text(report) + traffic_text(report) + time_text(report) +
+                     bubble_text(report) + grouped(report.steps) + " steps, " +
+                     grouped(report.tokens) + " tokens in " + duration_text(report.seconds);
+  if (report.seconds > 0)
+    text += " (" + short_number(static_cast<double>(report.tokens) / report.seconds) + " tok/s)";
+  if (report.skipped > 0) text += ", " + grouped(report.skipped) + " skipped";
+  text += "; loss " + fixed(report.loss, 4);
+  if (report.validation_loss) text += ", validation " + fixed(*report.validation_loss, 4);
+  return text + "\n";
+}
+
+}  // namespace trireme

@@ -1,0 +1,93 @@
+#include "recipes/report/run_report.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/faulty_files.h"
+
+namespace trireme::testing {
+namespace {
+
+RunReport example() {
+  RunReport report;
+  for (int rank = 0; rank < 2; ++rank) {
+    RankReport one;
+    one.name = "rank " + std::to_string(rank);
+    one.memory["device"]["parameters"] = {1 << 20, 1 << 20, 1 << 20, 1 << 20};
+    one.memory["device"]["activations"] = {0, 2048 + rank * 1024, 0, 2048};
+    one.memory["host"]["optimizer"] = {0, 0, {}, {}};
+    one.traffic["data/reduce_scatter"] = {1000, 10, 1000};
+    one.traffic["world/all_reduce"] = {24, 3, {}};
+    report.ranks.push_back(one);
+  }
+  report.time = {{"forward", 10}, {"backward", 20}, {"optimizer", 10}};
+  report.bubble_measured = 0.11;
+  report.bubble_predicted = 0.1;
+  report.steps = 2000;
+  report.tokens = 1234567;
+  report.seconds = 40;
+  report.loss = 1.5;
+  return report;
+}
+
+TEST(RunReport, JsonIsTheContracts) {
+  auto json = nlohmann::json::parse(report_json(example()));
+  ASSERT_EQ(json.at("memory").size(), 2u);
+  const auto& cell = json["memory"][1]["device"]["activations"];
+  EXPECT_EQ(cell.at("resident"), 0);
+  EXPECT_EQ(cell.at("peak"), 3072);
+  EXPECT_EQ(cell.at("formula_resident"), 0);
+  EXPECT_EQ(cell.at("formula_peak"), 2048);
+  EXPECT_TRUE(json["memory"][0]["host"]["optimizer"]["formula_peak"].is_null());
+  EXPECT_EQ(json["traffic"][0]["data/reduce_scatter"],
+            nlohmann::json({{"bytes", 1000}, {"calls", 10}, {"formula", 1000}}));
+  EXPECT_EQ(json["time"]["backward"], 20.0);
+  EXPECT_EQ(json["bubble"]["measured"], 0.11);
+  EXPECT_EQ(json["bubble"]["predicted"], 0.1);
+  EXPECT_EQ(json["summary"]["steps"], 2000);
+  EXPECT_TRUE(json["summary"]["validation_loss"].is_null());
+}
+
+TEST(RunReport, TextIsATable) {
+  EXPECT_EQ(report_text(example()),
+            "memory of the fullest rank  resident   formula      peak   formula  rank\n"
+            "device activations               0 B       0 B  3.00 KiB  2.00 KiB     1\n"
+            "device parameters           1.00 MiB  1.00 MiB  1.00 MiB  1.00 MiB     0\n"
+            "device activations differs from its formula on 1 of 2 ranks\n"
+            "\n"
+            "traffic of all ranks  calls     bytes   formula\n"
+            "data/reduce_scatter      20  1.95 KiB  1.95 KiB\n"
+            "world/all_reduce          6      48 B         -\n"
+            "\n"
+            "time, mean over ranks\n"
+            "backward               20s  50%\n"
+            "forward                10s  25%\n"
+            "optimizer              10s  25%\n"
+            "\n"
+            "pipeline bubble 11%, predicted 10%\n"
+            "\n"
+            "2,000 steps, 1,234,567 tokens in 40s (30.9k tok/s); loss 1.5000\n");
+}
+
+TEST(RunReport, EmptyPartsAreLeftOut) {
+  RunReport report;
+  report.loss = 2;
+  EXPECT_EQ(report_text(report), "0 steps, 0 tokens in 0.0s; loss 2.0000\n");
+}
+
+TEST(RunReport, FileIsReplacedWhole) {
+  TemporaryFolder folder;
+  write_report(*real_files(), folder / "report.json", example());
+  std::string before = read_whole(*real_files(), folder / "report.json");
+  EXPECT_EQ(before, report_json(example()));
+  FaultyFiles files({Fault::kDiskFull, 2, true});
+  EXPECT_NE(sentence_of([&] {
+              write_report(files, folder / "report.json", RunReport{});
+            }).find("No space left on device"),
+            std::string::npos);
+  EXPECT_EQ(read_whole(*real_files(), folder / "report.json"), before);
+}
+
+}  // namespace
+}  // namespace trireme::testing
