@@ -128,7 +128,7 @@ void adamw(State& state, Bench& b, DType copy_type) {
   const Tensor w = b.filled({n}, DType::kF32), g = b.filled({n}, DType::kF32);
   const Tensor m = b.backend->zeros({n}, DType::kF32, MemoryKind::kOptimizer);
   const Tensor v = b.backend->zeros({n}, DType::kF32, MemoryKind::kOptimizer);
-  const Tensor copy = copy_type == DType::kF32 ? Tensor() : b.empty({n}, copy_type);
+  const Tensor copy = copy_type == DType::kF32 ? Tensor() : b.filled({n}, copy_type);
   const AdamStep step{.lr = 1e-4, .weight_decay = 0.1, .bias1 = 0.1, .bias2 = 0.001};
   for (auto _ : state) b.backend->train_kernels()->adam(step, w, m, v, g, copy);
   state.counters["ns/param"] =

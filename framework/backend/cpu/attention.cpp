@@ -45,7 +45,12 @@ class ForwardTask {
  public:
   ForwardTask(const Attention& a, const Tensor& qkv, const Tensor& out, const Tensor& lse,
               std::int64_t sample, std::int64_t head, std::byte* scratch)
-      : a_(a), e_(a), out_(out), plan_(scratch), work_(plan_, e_), mask_(a, sample, head) {
+      : a_(a),
+        e_(a, W::kDimMultiple),
+        out_(out),
+        plan_(scratch),
+        work_(plan_, e_),
+        mask_(a, sample, head) {
     const std::int64_t stride = qkv.columns(), row = sample * a.tokens * stride;
     const std::int64_t group = head / (a.heads / a.kv_heads);
     const auto at = [&](std::int64_t h) {
@@ -59,6 +64,7 @@ class ForwardTask {
   }
 
   void run(std::int64_t begin, std::int64_t end) {  // query blocks
+    [[maybe_unused]] const typename W::Session session;
     pack_rows<W>(e_, *key_, 0, end, work_.rows);
     pack_columns<W>(e_, 0, end, work_.rows, work_.key_columns);
     pack_rows<W>(e_, *value_, 0, end, work_.values);
@@ -154,13 +160,13 @@ class ForwardTask {
 template <typename W>
 std::int64_t scratch_bytes(const Attention& a) {
   ScratchPlan plan(nullptr);
-  const Workspace<W> sizes(plan, HeadExtents(a));
+  const Workspace<W> sizes(plan, HeadExtents(a, W::kDimMultiple));
   return plan.used();
 }
 
 // With few heads and many threads a head's queries are cut into this many parts.
 std::int64_t parts_per_head(const Attention& a, int threads) {
-  const std::int64_t heads = a.batch * a.heads, blocks = HeadExtents(a).blocks;
+  const std::int64_t heads = a.batch * a.heads, blocks = (a.tokens + kTile - 1) / kTile;
   if (threads == 1 || heads >= 2 * threads) return 1;
   return std::clamp<std::int64_t>(2 * threads / heads, 1, (blocks + 1) / 2);
 }
@@ -168,7 +174,7 @@ std::int64_t parts_per_head(const Attention& a, int threads) {
 template <typename W>
 void forward(const Attention& a, const Tensor& qkv, const Tensor& out, const Tensor& lse,
              int threads, const Tensor& scratch, std::int64_t bytes) {
-  const std::int64_t blocks = HeadExtents(a).blocks, parts = parts_per_head(a, threads);
+  const std::int64_t blocks = (a.tokens + kTile - 1) / kTile, parts = parts_per_head(a, threads);
   parallel_tasks(threads, a.batch * a.heads * parts, [&](std::int64_t task, int thread) {
     const std::int64_t head = task / parts, part = parts - 1 - task % parts;  // long ones first
     // Work grows with the square of the position: cut so that parts cost the same.
@@ -189,13 +195,12 @@ void CpuKernels::attention(const Attention& a, const Tensor& qkv, const Tensor& 
   kernel_checks::attention(a, qkv, out, lse);
   refuse_f64("attention", qkv, out, lse);
   if (a.batch * a.tokens == 0) return;
-  const bool bf16 = qkv.dtype() == DType::kBF16;
-  const std::int64_t bytes = bf16 ? scratch_bytes<BF16OnThisCpu>(a) : scratch_bytes<F32Words>(a);
-  const Tensor scratch = owner_.allocate({threads_, bytes}, DType::kU8, MemoryKind::kWorkspace);
-  if (bf16)
-    forward<BF16OnThisCpu>(a, qkv, out, lse, threads_, scratch, bytes);
-  else
-    forward<F32Words>(a, qkv, out, lse, threads_, scratch, bytes);
+  with_words(qkv.dtype(), matrix_tiles_, [&](auto words) {
+    using W = decltype(words);
+    const std::int64_t bytes = scratch_bytes<W>(a);
+    const Tensor scratch = owner_.allocate({threads_, bytes}, DType::kU8, MemoryKind::kWorkspace);
+    forward<W>(a, qkv, out, lse, threads_, scratch, bytes);
+  });
 }
 
 }  // namespace trireme

@@ -24,6 +24,7 @@ struct Workspace {
   using Word = typename W::Word;
   Element *keys, *values, *queries, *douts, *ds_rows;
   Word *key_columns, *value_columns, *key_pairs, *query_pairs, *dout_pairs, *p_pairs, *ds_pairs;
+  Word *query_turned, *dout_turned;  // for matrix tiles
   float *scores, *dp, *dq, *dk, *dv, *lse, *delta;
 
   Workspace(ScratchPlan& plan, const HeadExtents& e) {
@@ -31,6 +32,8 @@ struct Workspace {
     for (Element** m : {&keys, &values, &queries, &douts}) *m = plan.take<Element>(e.elements());
     for (Word** m : {&key_columns, &value_columns}) *m = plan.take<Word>(words);
     for (Word** m : {&key_pairs, &query_pairs, &dout_pairs}) *m = plan.take<Word>(pairs);
+    for (Word** m : {&query_turned, &dout_turned})
+      *m = plan.take<Word>(W::kMatrixTiles ? words : 0);
     for (Word** m : {&p_pairs, &ds_pairs}) *m = plan.take<Word>(kTile * kTile / W::kPair);
     ds_rows = plan.take<Element>(W::kPair == 1 ? 0 : kTile * kTile);
     for (float** m : {&scores, &dp}) *m = plan.take<float>(kTile * kTile);
@@ -48,9 +51,16 @@ class BackwardTask {
  public:
   BackwardTask(const Attention& a, const Operands& o, std::int64_t sample, std::int64_t kv_head,
                std::byte* scratch)
-      : a_(a), e_(a), o_(o), sample_(sample), kv_head_(kv_head), plan_(scratch), work_(plan_, e_) {}
+      : a_(a),
+        e_(a, W::kDimMultiple),
+        o_(o),
+        sample_(sample),
+        kv_head_(kv_head),
+        plan_(scratch),
+        work_(plan_, e_) {}
 
   void run() {
+    [[maybe_unused]] const typename W::Session session;
     const std::int64_t key = a_.heads + kv_head_, value = key + a_.kv_heads;
     pack_rows<W>(e_, head_of(o_.qkv, key), 0, e_.blocks, work_.keys);
     pack_columns<W>(e_, 0, e_.blocks, work_.keys, work_.key_columns);
@@ -61,6 +71,10 @@ class BackwardTask {
     std::fill_n(work_.dv, e_.elements(), 0.0f);
     const std::int64_t group = a_.heads / a_.kv_heads;
     for (std::int64_t h = kv_head_ * group; h < (kv_head_ + 1) * group; ++h) query_head(h);
+    if constexpr (W::kMatrixTiles) {
+      turn(work_.dk);
+      turn(work_.dv);
+    }
     write(work_.dk, key);
     write(work_.dv, value);
   }
@@ -75,6 +89,10 @@ class BackwardTask {
     query_pairs_ = pack_pairs<W>(e_, 0, e_.blocks, work_.queries, work_.query_pairs);
     pack_rows<W>(e_, head_of(o_.dout, head), 0, e_.blocks, work_.douts);
     dout_pairs_ = pack_pairs<W>(e_, 0, e_.blocks, work_.douts, work_.dout_pairs);
+    if constexpr (W::kMatrixTiles) {
+      pack_turned_pairs(query_pairs_, work_.query_turned);
+      pack_turned_pairs(dout_pairs_, work_.dout_turned);
+    }
     std::fill_n(work_.dq, e_.elements(), 0.0f);
     row_statistics(head);
     AttentionMask mask(a_, sample_, head);
@@ -109,15 +127,52 @@ class BackwardTask {
     tile_product<W>(kTile, d / W::kPair, rows_operand<W>(work_.douts + q_at, d),
                     work_.value_columns + k_at / W::kPair, kTile, work_.dp, kTile, false);
     for (std::int64_t r = 0; r < kTile; r += W::kPair) score_rows(queries, keys, r, mask);
-    // Words along the queries: A is read transposed.
-    tile_product<W>(d, kWords, TileA<W>{work_.p_pairs, 1, kTile}, dout_pairs_ + q_at / W::kPair, d,
-                    work_.dv + k_at, d, true);
-    tile_product<W>(d, kWords, TileA<W>{work_.ds_pairs, 1, kTile}, query_pairs_ + q_at / W::kPair,
-                    d, work_.dk + k_at, d, true);
+    add_key_gradients(q_at / W::kPair, k_at);
     const auto* ds = W::kPair == 1 ? reinterpret_cast<const typename W::Element*>(work_.ds_pairs)
                                    : work_.ds_rows;
     tile_product<W>(d, kWords, rows_operand<W>(ds, kTile), key_pairs_ + k_at / W::kPair, d,
                     work_.dq + q_at, d, true);
+  }
+
+  // dV += P^T dO and dK += dS^T Q of a block: words along the queries. Vectors read A transposed;
+  // matrix tiles cannot, so they form the transposes dV^T += dO^T P, (D, 64) each.
+  void add_key_gradients(std::int64_t q_at, std::int64_t k_at) {
+    const std::int64_t d = e_.padded_dim;
+    constexpr std::int64_t kWords = kTile / W::kPair;
+    if constexpr (W::kMatrixTiles) {
+      matrix_tile_product(d, kTile, kWords, {work_.dout_turned + q_at, kWords},
+                          {work_.p_pairs, kTile}, work_.dv + k_at, kTile, true);
+      matrix_tile_product(d, kTile, kWords, {work_.query_turned + q_at, kWords},
+                          {work_.ds_pairs, kTile}, work_.dk + k_at, kTile, true);
+    } else {
+      tile_product<W>(d, kWords, TileA<W>{work_.p_pairs, 1, kTile}, dout_pairs_ + q_at, d,
+                      work_.dv + k_at, d, true);
+      tile_product<W>(d, kWords, TileA<W>{work_.ds_pairs, 1, kTile}, query_pairs_ + q_at, d,
+                      work_.dk + k_at, d, true);
+    }
+  }
+
+  // Per block: (32 pairs of tokens, D) to (D, 32 pairs).
+  void pack_turned_pairs(const typename W::Word* pairs, typename W::Word* to) {
+    const std::int64_t d = e_.padded_dim;
+    constexpr std::int64_t kWords = kTile / W::kPair;
+    for (std::int64_t b = 0; b < e_.blocks; ++b, pairs += kWords * d, to += kWords * d)
+      for (std::int64_t row = 0; row < d; ++row)
+        for (std::int64_t w = 0; w < kWords; w += vec::kLanes)
+          vec::store_as(to + row * kWords + w,
+                        vec::gather(pairs + w * d + row, static_cast<int>(d)));
+  }
+
+  // Per block, in place: (D, 64 tokens) to (64 tokens, D).
+  void turn(float* blocks) {
+    const std::int64_t d = e_.padded_dim, size = kTile * d;
+    float* spare = work_.dq;
+    for (float* block = blocks; block < blocks + e_.elements(); block += size) {
+      for (std::int64_t t = 0; t < kTile; ++t)
+        for (std::int64_t c = 0; c < d; c += vec::kLanes)
+          vec::store_as(spare + t * d + c, vec::gather(block + c * kTile + t, kTile));
+      std::copy_n(spare, size, block);
+    }
   }
 
   // P o M and dS of rows r .. r + pair - 1 of a block, as words.
@@ -183,7 +238,7 @@ class BackwardTask {
 template <typename W>
 std::int64_t scratch_bytes(const Attention& a) {
   ScratchPlan plan(nullptr);
-  const Workspace<W> sizes(plan, HeadExtents(a));
+  const Workspace<W> sizes(plan, HeadExtents(a, W::kDimMultiple));
   return plan.used();
 }
 
@@ -204,14 +259,13 @@ void CpuKernels::attention_backward(const Attention& a, const Tensor& qkv, const
   kernel_checks::attention_backward(a, qkv, out, lse, dout, dqkv);
   refuse_f64("attention_backward", qkv, out, dout);
   if (a.batch * a.tokens == 0) return;
-  const bool bf16 = qkv.dtype() == DType::kBF16;
-  const std::int64_t bytes = bf16 ? scratch_bytes<BF16OnThisCpu>(a) : scratch_bytes<F32Words>(a);
-  const Tensor scratch = owner_.allocate({threads_, bytes}, DType::kU8, MemoryKind::kWorkspace);
   const Operands operands{qkv, out, lse, dout, dqkv};
-  if (bf16)
-    backward<BF16OnThisCpu>(a, operands, threads_, scratch, bytes);
-  else
-    backward<F32Words>(a, operands, threads_, scratch, bytes);
+  with_words(qkv.dtype(), matrix_tiles_, [&](auto words) {
+    using W = decltype(words);
+    const std::int64_t bytes = scratch_bytes<W>(a);
+    const Tensor scratch = owner_.allocate({threads_, bytes}, DType::kU8, MemoryKind::kWorkspace);
+    backward<W>(a, operands, threads_, scratch, bytes);
+  });
 }
 
 }  // namespace trireme

@@ -25,11 +25,12 @@ struct HeadRows {
 struct HeadExtents {
   std::int64_t tokens, head_dim;
   std::int64_t blocks, padded_dim;
-  explicit HeadExtents(const Attention& a)
+  // `multiple`: what the words want head sizes to be padded to.
+  HeadExtents(const Attention& a, std::int64_t multiple)
       : tokens(a.tokens),
         head_dim(a.head_dim),
         blocks((a.tokens + kTile - 1) / kTile),
-        padded_dim((a.head_dim + 15) / 16 * 16) {}
+        padded_dim((a.head_dim + multiple - 1) / multiple * multiple) {}
   std::int64_t elements() const { return blocks * kTile * padded_dim; }
 };
 

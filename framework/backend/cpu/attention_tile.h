@@ -3,9 +3,10 @@
 //
 // Operands are 32-bit words along the reduction: a word is one f32, or a pair of bf16 (k, k + 1) on
 // CPUs that multiply such pairs. A is read by broadcast with two strides, so its transpose is free;
-// B rows are contiguous. The two word types differ in how blocks of f32 become words: see `Words`.
+// B rows are contiguous. A type of words says how f32 become words and who multiplies them.
 #pragma once
 
+#include "framework/backend/cpu/matrix_tiles.h"
 #include "framework/backend/cpu/vector.h"
 
 namespace trireme {
@@ -16,7 +17,10 @@ inline constexpr std::int64_t kTile = 64;  // queries and keys per block
 struct F32Words {
   using Element = float;
   using Word = float;
-  static constexpr int kPair = 1;  // elements per word
+  static constexpr int kPair = 1;          // elements per word
+  static constexpr int kDimMultiple = 16;  // head sizes are padded to it
+  static constexpr bool kMatrixTiles = false;
+  struct Session {};  // alive while a thread multiplies
   static vec::F32 broadcast(const Word* a) { return vec::set1(*a); }
   static vec::F32 multiply_add(vec::F32 a, vec::F32 b, vec::F32 c) { return vec::fma(a, b, c); }
   static void store(Element* to, vec::F32 v) { vec::store(to, v); }
@@ -29,6 +33,9 @@ struct BF16Words {
   using Element = std::uint16_t;
   using Word = std::uint32_t;
   static constexpr int kPair = 2;
+  static constexpr int kDimMultiple = 16;
+  static constexpr bool kMatrixTiles = false;
+  struct Session {};
   static vec::F32 broadcast(const Word* a) { return vec::from_bits(vec::U32{} + *a); }
   static vec::F32 multiply_add(vec::F32 a, vec::F32 b, vec::F32 c) {
     return (vec::F32)_mm512_dpbf16_ps((__m512)c, (__m512bh)a, (__m512bh)b);
@@ -40,6 +47,26 @@ using BF16OnThisCpu = BF16Words;
 #else
 using BF16OnThisCpu = F32Words;
 #endif
+
+#if defined(__AMX_BF16__) && defined(__AVX512BF16__) && defined(__AVX512VL__)
+// The same pairs, multiplied by AMX, whose operand formats are these very words. A must have its
+// words side by side (word stride 1).
+struct MatrixTileWords : BF16Words {
+  static constexpr int kDimMultiple = 32;
+  static constexpr bool kMatrixTiles = true;
+  using Session = MatrixTileSession;
+};
+#else
+using MatrixTileWords = BF16OnThisCpu;
+#endif
+
+// Calls f with the words for operands of type `dtype`; `tiles`: the CPU's matrix tiles may be used.
+template <typename F>
+void with_words(DType dtype, bool tiles, F f) {
+  if (dtype != DType::kBF16) return f(F32Words{});
+  if (tiles) return f(MatrixTileWords{});
+  f(BF16OnThisCpu{});
+}
 
 // Two rows (2k, 2k + 1) of bf16 as one row of words.
 inline vec::U32 interleave(vec::U16 even, vec::U16 odd) {
@@ -90,11 +117,10 @@ inline void tile_panel(std::int64_t words, TileA<W> a, const typename W::Word* b
   tile_kernel<W, 4, V>(words, a, b, b_row, c + r * c_row, c_row, accumulate);
 }
 
-// C (kTile, columns), `words` words along the reduction.
 template <typename W>
-void tile_product(std::int64_t columns, std::int64_t words, const TileA<W>& a,
-                  const typename W::Word* b, std::int64_t b_row, float* c, std::int64_t c_row,
-                  bool accumulate) {
+void vector_product(std::int64_t columns, std::int64_t words, const TileA<W>& a,
+                    const typename W::Word* b, std::int64_t b_row, float* c, std::int64_t c_row,
+                    bool accumulate) {
   constexpr int kWide = vec::kLanes == 16 ? 4 : 2;
   constexpr std::int64_t kPanel = kWide * vec::kLanes;
   std::int64_t n = 0;
@@ -109,6 +135,17 @@ void tile_product(std::int64_t columns, std::int64_t words, const TileA<W>& a,
     for (; n < columns; n += vec::kLanes)
       tile_panel<W, 1>(words, a, b + n, b_row, c + n, c_row, accumulate);
   }
+}
+
+// C (kTile, columns), `words` words along the reduction.
+template <typename W>
+void tile_product(std::int64_t columns, std::int64_t words, const TileA<W>& a,
+                  const typename W::Word* b, std::int64_t b_row, float* c, std::int64_t c_row,
+                  bool accumulate) {
+  if constexpr (W::kMatrixTiles)
+    matrix_tile_product(kTile, columns, words, {a.data, a.row}, {b, b_row}, c, c_row, accumulate);
+  else
+    vector_product<W>(columns, words, a, b, b_row, c, c_row, accumulate);
 }
 
 }  // namespace trireme

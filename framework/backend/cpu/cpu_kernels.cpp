@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "framework/backend/cpu/matrix_tiles.h"
 #include "framework/backend/cpu/parallel.h"
 #include "framework/backend/cpu/vector.h"
 #include "framework/base/error.h"
@@ -15,7 +16,11 @@ void fail_f64(const char* operation) {
 std::int64_t row_blocks(std::int64_t rows) { return std::clamp<std::int64_t>(rows / 16, 1, 64); }
 
 CpuKernels::CpuKernels(Backend& owner, int threads, bool bf16)
-    : owner_(owner), threads_(threads), bf16_(bf16), dnnl_(threads) {}
+    : owner_(owner),
+      threads_(threads),
+      bf16_(bf16),
+      matrix_tiles_(bf16 && request_matrix_tiles()),
+      dnnl_(threads) {}
 
 Tensor CpuKernels::floats(std::int64_t count) {
   return owner_.allocate({count}, DType::kF32, MemoryKind::kWorkspace);

@@ -93,6 +93,7 @@ class CpuKernels final : public Kernels, public TrainKernels {
   Backend& owner_;
   int threads_;
   bool bf16_;
+  bool matrix_tiles_;  // AMX may be used
   DnnlMatmul dnnl_;
   Tensor scratch_;  // of the matmul that needs most
   std::map<std::pair<std::int64_t, double>, Tensor> rotary_tables_;

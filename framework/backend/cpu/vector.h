@@ -87,22 +87,6 @@ inline F32 keep(F32 v, F32 other, int n) {
   return lane < n ? v : other;
 }
 
-// Over the lanes, pairwise: the same order for every caller.
-inline float sum(F32 v) {
-  float part[kLanes];
-  store(part, v);
-  for (int half = kLanes / 2; half > 0; half /= 2)
-    for (int i = 0; i < half; ++i) part[i] += part[i + half];
-  return part[0];
-}
-inline float largest(F32 v) {
-  float part[kLanes];
-  store(part, v);
-  for (int half = kLanes / 2; half > 0; half /= 2)
-    for (int i = 0; i < half; ++i) part[i] = part[i] > part[i + half] ? part[i] : part[i + half];
-  return part[0];
-}
-
 // 2^n for whole n in [-126, 127].
 inline F32 power_of_two(F32 n) { return (F32)((__builtin_convertvector(n, I32) + 127) << 23); }
 

@@ -41,6 +41,15 @@ inline void store_as(T* p, V v) {
   std::memcpy(p, &v, sizeof v);
 }
 
+// Pairwise over the lanes: halves, quarters, ...
+template <typename F>
+inline float fold4(__m128 v, F f) {
+  v = f(v, _mm_movehl_ps(v, v));
+  return _mm_cvtss_f32(f(v, _mm_shuffle_ps(v, v, 1)));
+}
+inline __m128 add4(__m128 a, __m128 b) { return _mm_add_ps(a, b); }
+inline __m128 max4(__m128 a, __m128 b) { return _mm_max_ps(a, b); }
+
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
 
 // All lanes. Zero-masked forms are used where g++ 12's plain ones warn of an uninitialised operand
@@ -59,6 +68,18 @@ inline F32 round(F32 a) { return (F32)_mm512_maskz_roundscale_ps(kAll, (__m512)a
 inline F32 reciprocal(F32 a) {
   const F32 y = (F32)_mm512_maskz_rcp14_ps(kAll, (__m512)a);
   return fma(y, fma(-a, y, F32{} + 1.0f), y);
+}
+inline __m256 lower(F32 a) { return (__m256)__builtin_shufflevector(a, a, 0, 1, 2, 3, 4, 5, 6, 7); }
+inline __m256 upper(F32 a) {
+  return (__m256)__builtin_shufflevector(a, a, 8, 9, 10, 11, 12, 13, 14, 15);
+}
+inline float sum(F32 a) {
+  const __m256 v = _mm256_add_ps(lower(a), upper(a));
+  return fold4(_mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1)), add4);
+}
+inline float largest(F32 a) {
+  const __m256 v = _mm256_max_ps(lower(a), upper(a));
+  return fold4(_mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1)), max4);
 }
 inline __mmask16 first_lanes(int n) {
   return static_cast<__mmask16>(_bzhi_u32(0xffffu, static_cast<unsigned>(n)));
@@ -100,6 +121,14 @@ inline F32 round(F32 a) {
   return (F32)_mm256_round_ps((__m256)a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 inline F32 reciprocal(F32 a) { return 1.0f / a; }
+inline float sum(F32 a) {
+  return fold4(_mm_add_ps(_mm256_castps256_ps128((__m256)a), _mm256_extractf128_ps((__m256)a, 1)),
+               add4);
+}
+inline float largest(F32 a) {
+  return fold4(_mm_max_ps(_mm256_castps256_ps128((__m256)a), _mm256_extractf128_ps((__m256)a, 1)),
+               max4);
+}
 inline __m256i first_lanes(int n) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0));
 }
@@ -128,6 +157,8 @@ inline U64 multiply_low(U64 a, U64 b) { return (U64)_mm256_mul_epu32((__m256i)a,
 
 #else
 
+inline float sum(F32 a) { return fold4((__m128)a, add4); }
+inline float largest(F32 a) { return fold4((__m128)a, max4); }
 template <typename F>
 inline F32 by_lane(F f) {
   F32 r{};
