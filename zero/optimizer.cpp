@@ -15,13 +15,14 @@ Tensor slice(const Tensor& flat, Range range) {
   return flat.elements_at(range.begin, {range.size()});
 }
 
-// Masters start from the unrounded initial values.
-void fill_master(Backend& backend, const Unit& unit, std::uint64_t seed, const Tensor& master) {
+// `values_of` fills one parameter's local matrix.
+void fill_master(Backend& backend, const Unit& unit, const Tensor& master,
+                 const std::function<void(const ParameterSpec&, double*)>& values_of) {
   for (std::size_t p = 0; p < unit.parameters().size(); ++p) {
     const ParameterSpec& spec = unit.parameters()[p]->spec();
     std::vector<double> values(static_cast<std::size_t>(spec.shape.elements()));
     if (values.empty()) continue;
-    initial_values(spec, seed, values.data());
+    values_of(spec, values.data());
     upload_doubles(
         backend, values,
         master.elements_at(unit.layout().offset(static_cast<std::int64_t>(p)), spec.shape));
@@ -41,11 +42,23 @@ ZeroOptimizer::ZeroOptimizer(std::vector<Unit*> units, Backend& backend, const M
     const DType wide = accumulation_type(unit->weights().dtype());
     if (wide != unit->weights().dtype()) {
       state.master = backend.zeros(unit->weights().shape(), wide, MemoryKind::kOptimizer);
-      fill_master(backend, *unit, options.seed, state.master);
+      // Masters start from the unrounded initial values.
+      fill_master(backend, *unit, state.master, [&](const ParameterSpec& spec, double* out) {
+        initial_values(spec, options.seed, out);
+      });
     }
     for (int i = 0; i < moments(options.optimizer); ++i)
       state.moments.push_back(backend.zeros(unit->weights().shape(), wide, MemoryKind::kOptimizer));
     states_.push_back(std::move(state));
+  }
+}
+
+void ZeroOptimizer::load_values(const SectionSource& source) {
+  for (const State& state : states_) {
+    state.unit->load_values(source);
+    if (state.master.dtype() != state.unit->weights().dtype())
+      fill_master(backend_, *state.unit, state.master,
+                  [&](const ParameterSpec& spec, double* out) { local_values(spec, source, out); });
   }
 }
 

@@ -55,6 +55,8 @@ class ZeroOptimizer {
   // Called once all backward passes ran. Collective over the world.
   StepResult step(const StepRequest& request);
   std::int64_t steps_taken() const { return taken_; }
+  // Replaces the weights of all units, and their masters, which keep what narrow weights round off.
+  void load_values(const SectionSource& source);
 
  private:
   struct State {

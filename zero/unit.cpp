@@ -45,11 +45,21 @@ void Unit::fill_weights(std::uint64_t seed) {
   }
 }
 
+void Unit::load_values(const SectionSource& source) {
+  for (Parameter* parameter : parameters_) {
+    std::vector<double> values(static_cast<std::size_t>(parameter->spec().shape.elements()));
+    if (values.empty()) continue;
+    local_values(parameter->spec(), source, values.data());
+    upload_doubles(backend_, values, parameter->value);
+  }
+}
+
 void Unit::begin_step(std::int64_t backward_uses) {
   check(uses_left_ == 0, "unit ", name_, ": a step begins while ", uses_left_,
         " backward passes are missing");
   uses_left_ = backward_uses;
   for (Parameter* parameter : parameters_) parameter->reset_written();
+  if (backward_uses == 0) backend_.kernels()->fill(gradients_, 0.0);
 }
 
 void Unit::end_backward() {

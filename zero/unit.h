@@ -43,13 +43,17 @@ class Unit {
   void release() {}
 
   // A step begins: nothing is accumulated yet, and `backward_uses` backward passes over this unit
-  // will come.
+  // will come. None: the unit's gradients are zero in this step.
   void begin_step(std::int64_t backward_uses);
   // Around one backward use. The end of the last one starts the reduction.
   void begin_backward() {}
   void end_backward();
   // Waits for the reduction: then the own shard of gradients() holds the sum over data ranks.
   void finish_reduction();
+
+  // Replaces all weights, e.g. by those of a checkpoint. Masters belong to the optimizer: its
+  // load_values does both.
+  void load_values(const SectionSource& source);
 
   const Tensor& weights() const { return weights_; }      // (padded) compute type
   const Tensor& gradients() const { return gradients_; }  // (padded)

@@ -39,30 +39,42 @@ Parameter::Parameter(ParameterSpec spec) : spec_(std::move(spec)) {
   }
 }
 
-void initial_values(const ParameterSpec& spec, std::uint64_t seed, double* out) {
+void local_values(const ParameterSpec& spec, const SectionSource& source, double* out) {
   const Extents local = matrix(spec.shape);
   std::fill_n(out, local.rows * local.columns, 0.0);
-  for (const Section& s : spec.sections) {
-    const RngKey key = key_from_seed(seed).child(s.name);
-    const std::int64_t columns = matrix(s.logical).columns;
-    for (std::int64_t i = 0; i < s.rows; ++i)
-      for (std::int64_t j = 0; j < local.columns; ++j) {
-        const auto index =
-            static_cast<std::uint64_t>((s.global_row + i) * columns + s.global_column + j);
-        double& value = out[(s.local_row + i) * local.columns + j];
-        switch (spec.init.kind) {
-          case Init::Kind::kZeros:
-            value = 0.0;
-            break;
-          case Init::Kind::kOnes:
-            value = 1.0;
-            break;
-          case Init::Kind::kNormal:
-            value = spec.init.std * random_normal(key, index);
-            break;
-        }
-      }
+  for (const Section& s : spec.sections)
+    if (s.rows * local.columns > 0)
+      source(s, local.columns,
+             {out + s.local_row * local.columns, static_cast<std::size_t>(s.rows * local.columns)});
+}
+
+namespace {
+
+double initial_value(const Init& init, RngKey key, std::uint64_t index) {
+  switch (init.kind) {
+    case Init::Kind::kZeros:
+      return 0.0;
+    case Init::Kind::kOnes:
+      return 1.0;
+    case Init::Kind::kNormal:
+      return init.std * random_normal(key, index);
   }
+  return 0.0;
+}
+
+}  // namespace
+
+void initial_values(const ParameterSpec& spec, std::uint64_t seed, double* out) {
+  const auto draw = [&](const Section& s, std::int64_t columns, std::span<double> rectangle) {
+    const RngKey key = key_from_seed(seed).child(s.name);
+    const std::int64_t whole = matrix(s.logical).columns;
+    for (std::int64_t i = 0; i < s.rows; ++i)
+      for (std::int64_t j = 0; j < columns; ++j)
+        rectangle[static_cast<std::size_t>(i * columns + j)] = initial_value(
+            spec.init, key,
+            static_cast<std::uint64_t>((s.global_row + i) * whole + s.global_column + j));
+  };
+  local_values(spec, draw, out);
 }
 
 Section whole_section(std::string name, Shape shape) {

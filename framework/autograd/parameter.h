@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -68,6 +69,10 @@ class Parameter {
   bool written() const { return written_; }
   void reset_written() { written_ = false; }
 
+  // Takes no part in training. Before a unit takes the parameter: the unit then gives it no
+  // gradient.
+  void freeze() { spec_.trainable = false; }
+
  private:
   ParameterSpec spec_;
   bool written_ = false;
@@ -75,9 +80,18 @@ class Parameter {
 
 using ParameterFn = std::function<void(Parameter&)>;
 
-// Initial values of a local matrix, from one scalar routine on the CPU: element (i, j) of a logical
+// Gives the values of one section: its rectangle of the logical tensor, section.rows x `columns`,
+// row-major.
+using SectionSource =
+    std::function<void(const Section& section, std::int64_t columns, std::span<double> rectangle)>;
+
+// A local matrix put together from its sections; padding becomes 0. `out` has
+// spec.shape.elements() entries.
+void local_values(const ParameterSpec& spec, const SectionSource& source, double* out);
+
+// Initial values, from one scalar routine on the CPU: element (i, j) of a logical
 // tensor is std * random_normal(key_from_seed(seed).child(section name), i * columns + j), so
-// weights do not depend on the layout. `out` has spec.shape.elements() entries; padding becomes 0.
+// weights do not depend on the layout.
 void initial_values(const ParameterSpec& spec, std::uint64_t seed, double* out);
 
 // Section of a whole, unsharded parameter: name, shape as given.

@@ -171,7 +171,10 @@ std::vector<double> Engine::next_logits(const std::vector<std::int32_t>& ids) {
   Runner runner(backend_, mesh_.pipeline(), std::move(chunks));
   runner.run(forward_only(mesh_.shape().pipeline, 1, options_.chunks, mesh_.coord().pipeline),
              std::span(&micro, 1), options);
-  return last_stage() ? download_doubles(backend_, runner.output()) : std::vector<double>{};
+  if (!last_stage()) return {};
+  std::vector<double> logits = download_doubles(backend_, runner.output());
+  logits.resize(static_cast<std::size_t>(options_.model.vocab));  // without the padding
+  return logits;
 }
 
 }  // namespace trireme

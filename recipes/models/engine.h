@@ -54,10 +54,11 @@ class Engine {
   EngineStep train(std::int64_t step, const SampleSource& source, bool stop_requested);
   // Mean loss over samples [0, samples), cut over data ranks, no dropout, no label smoothing.
   double evaluate(std::int64_t samples, const SampleSource& source);
-  // Logits (V') of the token after `ids`. Called by all ranks of one data coordinate; the last
+  // Logits (V) of the token after `ids`. Called by all ranks of one data coordinate; the last
   // stage gets logits, others an empty vector.
   std::vector<double> next_logits(const std::vector<std::int32_t>& ids);
 
+  const EngineOptions& options() const { return options_; }
   StageModel& stage() { return *stage_; }
   ZeroOptimizer& optimizer() { return *optimizer_; }
   const Bounds& bounds() const { return bounds_; }

@@ -67,6 +67,9 @@ void StageModel::add_chunk(const std::vector<LayerSpec>& list, int begin, int en
   for (int i = begin; i < end; ++i) {
     const LayerSpec& layer = list[static_cast<std::size_t>(i)];
     ModulePtr module = layer.build(build);
+    module->visit([&](Parameter& p) {
+      if (options_.frozen && options_.frozen(p.name())) p.freeze();
+    });
     std::vector<Unit*> units = make_units(layer.name, *module, next_entry_++);
     entries.push_back(std::make_unique<Sharded>(std::move(module), std::move(units)));
     recomputable.push_back(layer.recomputable && options_.recompute == RecomputeMode::kFull);
@@ -116,7 +119,9 @@ std::int64_t StageModel::elements() const {
 std::int64_t StageModel::padding() const {
   std::int64_t real = 0;
   for (const auto& unit : units_)
-    for (const Segment& segment : unit->layout().segments()) real += segment.range.size();
+    for (const Parameter* p : unit->parameters())
+      for (const Section& section : p->spec().sections)
+        real += p->spec().shape.dims() < 2 ? section.rows : section.rows * p->spec().shape[1];
   return elements() - real;
 }
 

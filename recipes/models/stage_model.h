@@ -6,7 +6,9 @@
 // users, laid out alike on both end stages.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "framework/comm/mesh.h"
@@ -25,6 +27,7 @@ struct StageOptions {
   bool sequence_parallel = false;
   RecomputeMode recompute = RecomputeMode::kNone;
   std::int64_t recompute_every = 1;  // layers per recomputed segment, with kFull
+  std::function<bool(const std::string& parameter)> frozen;  // not trained; empty = none
   UnitOptions unit;
 };
 
@@ -59,7 +62,6 @@ class StageModel {
   std::vector<ModulePtr> modules_;
   std::vector<Chunk> chunks_;
   std::vector<int> entry_counts_;
-  Parameter* tied_ = nullptr;  // has a unit of its own
   bool ties_ = false;
   int next_entry_ = 0;
 };

@@ -1,7 +1,6 @@
 #include "tests/parity/train_layout.h"
 
 #include <cmath>
-#include <mutex>
 
 #include "framework/backend/host_values.h"
 #include "framework/base/error.h"
@@ -67,22 +66,17 @@ SampleSource random_samples(const ModelOptions& model, std::uint64_t seed) {
   };
 }
 
-namespace {
-
-using Logical = std::map<std::string, std::vector<double>>;
-
-// Writes each section's rectangle into its logical tensor. Copies on other ranks must have the same
-// bits.
-void collect(Backend& backend, StageModel& stage, bool gradients, std::mutex& mutex, Logical& out) {
-  stage.visit([&](Parameter& p) {
-    const std::vector<double> values = download_doubles(backend, gradients ? p.grad : p.value);
+void LogicalTensors::add(Rank& rank, bool gradients) {
+  rank.engine.stage().visit([&](Parameter& p) {
+    if (gradients && !p.spec().trainable) return;
+    const std::vector<double> values = download_doubles(rank.backend, gradients ? p.grad : p.value);
     const Shape& local = p.spec().shape;
     const std::int64_t columns = local.dims() < 2 ? 1 : local[1];
-    std::scoped_lock lock(mutex);
+    std::scoped_lock lock(mutex_);
     for (const Section& s : p.spec().sections) {
       const std::int64_t whole = s.logical.dims() < 2 ? 1 : s.logical[1];
       auto& tensor =
-          out.try_emplace(s.name, static_cast<std::size_t>(s.logical.elements()), std::nan(""))
+          tensors_.try_emplace(s.name, static_cast<std::size_t>(s.logical.elements()), std::nan(""))
               .first->second;
       for (std::int64_t i = 0; i < s.rows; ++i)
         for (std::int64_t j = 0; j < columns; ++j) {
@@ -97,15 +91,32 @@ void collect(Backend& backend, StageModel& stage, bool gradients, std::mutex& mu
   });
 }
 
+SectionSource source_of(const Logical& tensors) {
+  return [&tensors](const Section& s, std::int64_t columns, std::span<double> rectangle) {
+    const auto it = tensors.find(s.name);
+    check(
+        it != tensors.end() && static_cast<std::int64_t>(it->second.size()) == s.logical.elements(),
+        "no logical tensor ", s.name, " of shape ", s.logical);
+    const std::int64_t whole = s.logical.dims() < 2 ? 1 : s.logical[1];
+    for (std::int64_t i = 0; i < s.rows; ++i)
+      for (std::int64_t j = 0; j < columns; ++j)
+        rectangle[static_cast<std::size_t>(i * columns + j)] =
+            it->second[static_cast<std::size_t>((s.global_row + i) * whole + s.global_column + j)];
+  };
+}
+
+namespace {
+
 EngineOptions engine_options(const Task& task, const Layout& layout) {
   return {
       .model = task.model,
       .stage = {.sequence_parallel = layout.sequence_parallel,
                 .recompute = layout.recompute,
                 .recompute_every = layout.recompute_every,
+                .frozen = task.frozen,
                 .unit = {.compute = task.compute, .gradients = accumulation_type(task.compute)}},
       .optimizer = {.optimizer = task.optimizer,
-                    .schedule = {.shape = LrShape::kCosine, .lr = task.lr, .steps = 10},
+                    .schedule = {.shape = task.lr_shape, .lr = task.lr, .steps = 10},
                     .clip = task.clip},
       .schedule = layout.schedule,
       .chunks = layout.chunks,
@@ -117,33 +128,41 @@ EngineOptions engine_options(const Task& task, const Layout& layout) {
 
 }  // namespace
 
-Curve train(const Task& task, const Layout& layout) {
-  Curve curve;
-  std::mutex mutex;
-  const SampleSource source = random_samples(task.model, task.seed);
+void run_layout(const Task& task, const Layout& layout, const std::function<void(Rank&)>& body) {
   run_thread_ranks(layout.mesh.ranks(), {.timeout_seconds = 120}, [&](Communicator& world) {
     auto ledger = std::make_shared<MemoryLedger>();
     {
-      const auto backend = make_reference_backend(ledger);
+      const auto backend = task.backend(ledger);
       world.attach(*backend);
       Mesh mesh(world, layout.mesh);
       Engine engine(engine_options(task, layout), mesh, *backend);
-      for (int step = 0; step < task.steps; ++step) {
-        const EngineStep result = engine.train(step, source, false);
-        if (step == 0) collect(*backend, engine.stage(), true, mutex, curve.gradients);
-        std::scoped_lock lock(mutex);
-        if (world.rank() != 0) continue;
-        curve.losses.push_back(result.loss);
-        curve.norms.push_back(result.optimizer.grad_norm);
-      }
-      collect(*backend, engine.stage(), false, mutex, curve.weights);
-      const double validation = engine.evaluate(5, source);
-      if (world.rank() == 0) curve.validation = validation;
+      Rank rank{engine, mesh, *backend};
+      body(rank);
       world.barrier();
     }
     check(ledger->current(Tier::kDevice) == 0, "memory: ", ledger->current(Tier::kDevice),
           " bytes were never given back");
   });
+}
+
+Curve train(const Task& task, const Layout& layout) {
+  Curve curve;
+  LogicalTensors weights, gradients;
+  const SampleSource source = random_samples(task.model, task.seed);
+  run_layout(task, layout, [&](Rank& rank) {
+    for (int step = 0; step < task.steps; ++step) {
+      const EngineStep result = rank.engine.train(step, source, false);
+      if (step == 0) gradients.add_gradients(rank);
+      if (!rank.first()) continue;
+      curve.losses.push_back(result.loss);
+      curve.norms.push_back(result.optimizer.grad_norm);
+    }
+    weights.add_weights(rank);
+    const double validation = rank.engine.evaluate(5, source);
+    if (rank.first()) curve.validation = validation;
+  });
+  curve.weights = weights.tensors();
+  curve.gradients = gradients.tensors();
   return curve;
 }
 

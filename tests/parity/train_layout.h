@@ -2,7 +2,9 @@
 // depend on the layout.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -28,21 +30,52 @@ struct Task {
   double label_smoothing = 0.1;
   std::uint64_t seed = 7;
   OptimizerOptions optimizer{.eps = 1e-3, .weight_decay = 0.1};
+  LrShape lr_shape = LrShape::kCosine;
   double lr = 1e-2, clip = 0.5;
   DType compute = DType::kF64;
+  std::function<bool(const std::string&)> frozen = {};
+  std::function<std::unique_ptr<Backend>(std::shared_ptr<MemoryLedger>)> backend =
+      make_reference_backend;
 };
+
+// One rank of a layout.
+struct Rank {
+  Engine& engine;
+  Mesh& mesh;
+  Backend& backend;
+  bool first() const { return mesh.world().rank() == 0; }
+};
+// Runs `body` on thread ranks; every byte must have been given back when the engines are gone.
+void run_layout(const Task& task, const Layout& layout, const std::function<void(Rank&)>& body);
 
 // 4 layers, hidden 16, 4 heads, 8 tokens, vocabulary 13.
 ModelOptions tiny_gpt2();
 ModelOptions tiny_llama(std::int64_t kv_heads);
 ModelOptions tiny_mlp();
 
+using Logical = std::map<std::string, std::vector<double>>;  // whole tensors by name
+
+// Collects the logical tensors of all ranks. Copies must have the same bits, else Error.
+class LogicalTensors {
+ public:
+  void add_weights(Rank& rank) { add(rank, false); }
+  void add_gradients(Rank& rank) { add(rank, true); }  // of trained parameters
+  const Logical& tensors() const { return tensors_; }
+
+ private:
+  void add(Rank& rank, bool gradients);
+  std::mutex mutex_;
+  Logical tensors_;
+};
+
+// The rectangle of each section out of whole tensors.
+SectionSource source_of(const Logical& tensors);
+
 struct Curve {
   std::vector<double> losses, norms;
   double validation = 0;
-  std::map<std::string, std::vector<double>> weights;  // logical tensors after the last step
-  std::map<std::string, std::vector<double>>
-      gradients;  // of the first step, summed over data ranks
+  Logical weights;    // after the last step
+  Logical gradients;  // of the first step, summed over data ranks, before clipping
 };
 
 Curve train(const Task& task, const Layout& layout);
@@ -50,8 +83,7 @@ Curve train(const Task& task, const Layout& layout);
 // Largest |a - b| / max|a| over losses, norms and validation; and over the whole model's weights or
 // gradients.
 double distance(const Curve& a, const Curve& b);
-double distance(const std::map<std::string, std::vector<double>>& a,
-                const std::map<std::string, std::vector<double>>& b);
+double distance(const Logical& a, const Logical& b);
 
 // A text of ids: the same for all ranks and layouts.
 SampleSource random_samples(const ModelOptions& model, std::uint64_t seed);
