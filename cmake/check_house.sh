@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # check_house.sh [ROOT]: the rules that a search can check. Prints each offence as file:line and ends with 1.
-#  - getenv only in recipes; no thread_local; no mutable static or global variable
+#  - getenv only in recipes; no thread_local; no mutable static or global variable outside the main program's file
 #  - a header opens with a comment and has #pragma once
 #  - no file above 600 lines
 #  - Eigen, JSON, Beast and HDF5 headers each reach at most three sources (build time)
@@ -32,7 +32,9 @@ report "no thread_local: a rank is a value" \
 
 # A declaration that starts with static (or stands at the margin, where namespace scope does), has no parenthesis
 # before its end, and is not constant. clang-format puts continuation lines off the margin.
+# The program's own file may: a signal handler has nothing else to write to.
 report "no mutable static or global variable" "$(awk '
+  FILENAME == "recipes/main.cpp" { next }
   /const|constexpr|consteval|constinit|thread_local/ { next }
   /^[ \t]*(static|inline static|static inline)[ \t]+[A-Za-z_][^()]*(=|;|\{)/ { print FILENAME ":" FNR ": " $0; next }
   /^[A-Za-z_][A-Za-z0-9_:<>,*& ]*[ *&>][A-Za-z_][A-Za-z0-9_]*(\[[^\]]*\])?[ ]*(=|;|\{)/ &&

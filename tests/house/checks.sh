@@ -10,6 +10,7 @@ clean() {
     >"$tree/framework/base/a.h"
   printf '#include "zero/b.h"\n#include "framework/base/a.h"\nstatic int f(int a) { return a; }\n' >"$tree/recipes/train/c.cpp"
   printf '// Purpose.\n#pragma once\n#include "optim/o.h"\n  static Shape of(int a);\nextern const int kX;\n' >"$tree/zero/b.h"
+  printf 'std::atomic<int> signals{0};\n' >"$tree/recipes/main.cpp"
   printf '#include "recipes/train/c.h"\nstatic int calls = 0;\n' >"$tree/tests/zero/t.cpp"
 }
 check() { # check NAME: its output and status
