@@ -21,7 +21,7 @@ function(trireme_floor NAME)
 endfunction()
 
 # trireme_test(NAME FLOORS ... LIBRARIES ...): a GoogleTest program of tests/NAME/*.cpp (or the given folder's sources).
-# A sanitizer build has no recipes and no cpu backend: tests of floors that it lacks are left out there.
+# A sanitizer build may lack floors (no cpu backend, no MPI): tests that need one of those are left out there.
 function(trireme_test NAME)
   cmake_parse_arguments(ARG "" "TIMEOUT" "FLOORS;LIBRARIES" ${ARGN})
   file(GLOB SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${NAME}/*.cpp)
