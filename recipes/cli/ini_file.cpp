@@ -66,7 +66,7 @@ class Scanner {
   void section(int number, std::string_view content) {
     auto name =
         trimmed(content.substr(1, content.size() - std::min<std::size_t>(2, content.size())));
-    if (content.back() != ']' || name.empty() || name.find_first_of("[]") != name.npos)
+    if (content.back() != ']' || name.empty() || name.find_first_of("[]#;=\"' \t") != name.npos)
       problems_.push_back({number, "expected [section], got " + std::string(content)});
     else
       clean_ << '[' << name << "]\n";
@@ -104,6 +104,8 @@ class Scanner {
 
 IniFile read_ini(std::string_view text) {
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+  if (text.find('\0') != std::string_view::npos)
+    return {{}, {{1, "not a text file: it holds a zero byte"}}};
   Scanner scanner;
   int number = 0;
   while (!text.empty()) {

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "framework/base/random.h"
+
 namespace trireme {
 namespace {
 
@@ -50,11 +54,31 @@ TEST(IniFile, BadLinesAreNamed) {
   EXPECT_EQ(problem_of("= 3\n"), "1: expected [section] or key = value, got = 3");
   EXPECT_EQ(problem_of("[a]\n\nx = \"open\n"), "3: x: the quote is not closed");
   EXPECT_EQ(problem_of("x = \"a\" b\n"), "1: x: text after the closing quote");
-  EXPECT_EQ(problem_of(std::string("a\0b\n", 4)).substr(0, 3), "1: ");
+  EXPECT_EQ(problem_of(std::string("a\0b\n", 4)), "1: not a text file: it holds a zero byte");
 }
 
 TEST(IniFile, ByteOrderMarkIsSkipped) {
   EXPECT_EQ(read_ini("\xef\xbb\xbf[a]\nx=1\n").entries.at(0).key, "a.x");
+}
+
+// Whatever the text, each line that is not blank is an entry, a section or a problem, in its place.
+TEST(IniFile, AnyTextIsTakenApart) {
+  const std::string alphabet = "[]=#;\"'\\ \t\r\nab.\x80*-";
+  RngKey key = key_from_seed(7);
+  for (std::uint64_t round = 0; round < 3000; ++round) {
+    std::string text;
+    for (std::uint64_t i = 0; i < 40; ++i)
+      text += alphabet[random_word(key.child(round), i) % alphabet.size()];
+    int lines = static_cast<int>(std::count(text.begin(), text.end(), '\n')) + 1;
+    IniFile file = read_ini(text);
+    int last = 0;
+    for (const auto& entry : file.entries) {
+      EXPECT_GT(entry.line, last) << text;
+      EXPECT_FALSE(entry.key.empty()) << text;
+      last = entry.line;
+    }
+    EXPECT_LE(last, lines) << text;
+  }
 }
 
 TEST(IniFile, QuotedValuesComeBack) {
