@@ -2,9 +2,7 @@
 
 #include "recipes/cli/help.h"
 #include "recipes/cli/keys.h"
-#include "recipes/cli/recipe_file.h"
 #include "tests/recipes/cli/recipe_helpers.h"
-#include "tests/support/faulty_files.h"
 
 namespace trireme::testing {
 namespace {
@@ -69,37 +67,6 @@ TEST(CommandLine, UnknownOptionsAreToldWithTheOtherProblems) {
   EXPECT_EQ(refusal("[train]\nsteps = x\n", {"--jsn"}),
             "a.cfg:2: train.steps = x: expected a whole number, 1 or more (steps)\n"
             "flag --jsn: unknown key \"jsn\"; trireme train --help lists the keys");
-}
-
-TEST(RecipeFile, IsReadWithFlagsAndEnvironment) {
-  TemporaryFolder folder;
-  auto files = real_files();
-  write_whole_atomically(*files, folder / "a.cfg", "[train]\nsteps = 7\nseed = 8\n");
-  const char* variables[] = {"TRIREME_TRAIN_SEED=9", "X=a=b", "odd", nullptr};
-  auto line = split_command_line({"train", folder / "a.cfg", "--train.folder=out"});
-  Recipe recipe = parse_recipe(recipe_input(*files, line, environment_of(variables)));
-  EXPECT_EQ(recipe.train.steps, 7);
-  EXPECT_EQ(recipe.train.seed, 9);
-  EXPECT_EQ(recipe.train.folder, "out");
-  EXPECT_EQ(environment_of(variables).at("X"), "a=b");
-}
-
-TEST(RecipeFile, MissingFoldersAndTwoAreRefused) {
-  TemporaryFolder folder;
-  auto files = real_files();
-  auto said = [&](const std::vector<std::string>& names) {
-    CommandLine line;
-    line.names = names;
-    try {
-      recipe_input(*files, line, {});
-    } catch (const UsageError& error) {
-      return std::string(error.what());
-    }
-    return std::string();
-  };
-  EXPECT_EQ(said({folder / "a.cfg"}), "recipe " + (folder / "a.cfg") + ": there is no such file");
-  EXPECT_EQ(said({folder.path()}), "recipe " + folder.path() + " is a folder; name the file in it");
-  EXPECT_EQ(said({"a", "b"}), "one recipe file is read, got 2: a and b");
 }
 
 TEST(Commands, UnknownAndLaterOnes) {
