@@ -8,9 +8,10 @@ namespace trireme {
 
 namespace {
 
-// How far `taken` has come from `begin` to the last step: 0 there, 1 at the last one and after.
+// How far `taken` has come from `begin` to the end: 0 there, 1 after the last step, so that no step
+// is wasted on the lowest rate.
 double progress(std::int64_t taken, std::int64_t begin, std::int64_t steps) {
-  const std::int64_t span = std::max<std::int64_t>(1, steps - 1 - begin);
+  const std::int64_t span = std::max<std::int64_t>(1, steps - begin);
   return std::clamp(static_cast<double>(taken - begin) / static_cast<double>(span), 0.0, 1.0);
 }
 
@@ -29,7 +30,7 @@ double LrSchedule::at(std::int64_t taken) const {
              range * 0.5 * (1.0 + std::cos(std::numbers::pi * progress(taken, warmup, steps)));
     case LrShape::kWsd: {
       const std::int64_t tail = decay > 0 ? decay : std::max<std::int64_t>(1, steps / 10);
-      return lr - range * progress(taken, std::max(warmup, steps - 1 - tail), steps);
+      return lr - range * progress(taken, std::max(warmup, steps - tail), steps);
     }
   }
   return lr;

@@ -8,8 +8,8 @@ namespace trireme {
 
 enum class LrShape : std::uint8_t {
   kConstant,
-  kLinear,  // straight down to min_lr at the last step
-  kCosine,  // half a cosine down to min_lr at the last step (arXiv 1608.03983)
+  kLinear,  // straight down, to min_lr after the last step
+  kCosine,  // half a cosine down, to min_lr after the last step (arXiv 1608.03983)
   kWsd,  // warm-up, stable, decay: constant, then straight down over the last `decay` steps (arXiv
          // 2404.06395)
 };
@@ -22,7 +22,7 @@ struct LrSchedule {
   std::int64_t steps = 0;   // steps in all
   std::int64_t decay = 0;   // of kWsd; 0 = a tenth of the steps
 
-  // The rate of the step after `taken` steps. From `steps` on it stays at its last value.
+  // The rate of the step after `taken` steps. From `steps` on it is min_lr (lr when constant).
   double at(std::int64_t taken) const;
 };
 

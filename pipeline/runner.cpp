@@ -28,6 +28,7 @@ void Runner::run(const ActionList& actions, std::span<const MicroBatch> micros,
   rng_ = rng;
   trains_ = std::any_of(actions.begin(), actions.end(),
                         [](const Action& a) { return is_backward(a.kind); });
+  const double begin = clock_ ? clock_() : 0.0;
   spans_.clear();
   output_ = Tensor();
   for (const Action& action : actions) {
@@ -43,10 +44,12 @@ void Runner::run(const ActionList& actions, std::span<const MicroBatch> micros,
   check(in_flight_.empty() && inputs_.empty() && gradients_.empty() && outputs_.empty() &&
             input_gradients_.empty(),
         "pipeline: the schedule left work undone");
+  if (clock_) seconds_ = clock_() - begin;
 }
 
 void Runner::act(const Action& action) {
   if (is_communication(action.kind)) return communicate(action);
+  await(action);
   const double begin = clock_ ? clock_() : 0.0;
   switch (action.kind) {
     case Action::Kind::kForward:
@@ -63,6 +66,14 @@ void Runner::act(const Action& action) {
       backward(action);
   }
   if (clock_) spans_.push_back({action, begin, clock_()});
+}
+
+// Waits for what the computation needs, so that its span holds computing alone.
+void Runner::await(const Action& action) {
+  const Key key{action.micro, action.chunk};
+  auto& expected = action.kind == Action::Kind::kForward ? inputs_ : gradients_;
+  const auto it = expected.find(key);
+  if (it != expected.end()) it->second.pending.wait();
 }
 
 Context Runner::context_for(const Action& action) const {
@@ -91,7 +102,6 @@ Tensor Runner::input_of(const Action& action) {
   if (is_first(action.chunk)) return micros_[static_cast<std::size_t>(action.micro)].ids;
   const auto it = inputs_.find({action.micro, action.chunk});
   if (it == inputs_.end()) fail("pipeline: ", text_of(action), " before its input came");
-  it->second.pending.wait();
   Tensor x = std::move(it->second.tensor);
   inputs_.erase(it);
   return x;
@@ -126,8 +136,8 @@ void Runner::backward(const Action& action) {
   InFlight& work = *it->second;
   if (!is_last(action.chunk)) {
     const auto gradient = gradients_.find(key);
-    if (gradient == gradients_.end()) fail("pipeline: ", text_of(action), " before its gradient came");
-    gradient->second.pending.wait();
+    if (gradient == gradients_.end())
+      fail("pipeline: ", text_of(action), " before its gradient came");
     if (work.output.grad) work.output.grad->add(backend_, std::move(gradient->second.tensor));
     gradients_.erase(gradient);
   }

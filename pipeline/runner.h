@@ -75,6 +75,8 @@ class Runner {
   // Collects spans when a clock is set.
   void set_clock(Clock clock) { clock_ = std::move(clock); }
   const std::vector<ActionSpan>& spans() const { return spans_; }
+  // Of the last run, on that clock, waits included.
+  double seconds() const { return seconds_; }
 
  private:
   using Key = std::pair<int, int>;  // micro-batch, chunk
@@ -92,6 +94,7 @@ class Runner {
   };
 
   void act(const Action& action);
+  void await(const Action& action);
   void forward(const Action& action);
   void backward(const Action& action);
   void communicate(const Action& action);
@@ -110,6 +113,7 @@ class Runner {
   std::vector<Chunk> chunks_;
   Clock clock_;
   std::vector<ActionSpan> spans_;
+  double seconds_ = 0;
   Tensor output_;
 
   // Of the pass that runs.

@@ -115,6 +115,7 @@ struct TrainSection {
   std::string folder;
   std::int64_t log_every = 0;         // steps
   std::int64_t evaluate_every = 0;    // steps; 0: never
+  std::int64_t evaluate_samples = 0;  // of one evaluation, at most
   std::int64_t sample_every = 0;      // steps; 0: never
   std::int64_t checkpoint_every = 0;  // steps; 0: never
   std::int64_t keep = 0;              // checkpoints

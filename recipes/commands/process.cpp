@@ -1,0 +1,49 @@
+#include "recipes/commands/process.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+#include "framework/base/error.h"
+#include "recipes/cli/parse.h"
+
+namespace trireme {
+
+std::string Process::variable(const std::string& name) const {
+  const auto it = environment.find(name);
+  return it == environment.end() ? std::string() : it->second;
+}
+
+std::string Process::cache_folder() const {
+  if (const std::string xdg = variable("XDG_CACHE_HOME"); !xdg.empty())
+    return path_join(xdg, "trireme");
+  const std::string home = variable("HOME");
+  check(!home.empty(), "the cache folder is unknown: neither XDG_CACHE_HOME nor HOME is set");
+  return path_join(home, ".cache/trireme");
+}
+
+int Process::cores() const {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+Recipe recipe_of(Process& process, const CommandLine& line, bool needs_data) {
+  if (line.names.size() > 1)
+    throw UsageError(join(line.command, ": one recipe file, got ", line.names.size(),
+                          " names: ", line.names[0], ", ", line.names[1], ", ..."));
+  RecipeInput input{.flags = line.flags,
+                    .environment = process.environment,
+                    .under_launcher = process.under_launcher,
+                    .needs_data = needs_data};
+  if (!line.names.empty()) {
+    input.file = line.names[0];
+    if (process.files.status(input.file).kind != FileKind::kFile)
+      throw UsageError(join(line.command, ": there is no recipe file ", input.file));
+    input.text = read_whole(process.files, input.file);
+  }
+  return parse_recipe(input);
+}
+
+}  // namespace trireme

@@ -1,0 +1,46 @@
+// What the process was given: its environment, terminal and signals, as values. Only main() looks
+// at the world.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <iosfwd>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/base/files.h"
+#include "framework/comm/communicator.h"
+#include "recipes/cli/command_line.h"
+#include "recipes/report/console.h"
+
+namespace trireme {
+
+struct Process {
+  std::map<std::string, std::string> environment;
+  TerminalTraits terminal;  // of standard error
+  std::ostream& out;        // results
+  std::ostream& err;        // progress and logs
+  Files& files;
+  const std::atomic<int>& signals;  // SIGINT and SIGTERM received so far
+  bool under_launcher = false;
+  // MPI, started on first use. Null when this is not an MPI process.
+  std::function<MpiSession&()> mpi;
+
+  // Empty if unset.
+  std::string variable(const std::string& name) const;
+  // ${XDG_CACHE_HOME:-~/.cache}/trireme
+  std::string cache_folder() const;
+  int cores() const;  // that this process may use
+};
+
+// A subcommand: returns the exit code.
+int train_command(Process& process, const CommandLine& line);
+int tokenize_command(Process& process, const CommandLine& line);
+int doctor_command(Process& process, const CommandLine& line);
+
+// The recipe file named on the line, with its flags and the environment. Throws UsageError.
+Recipe recipe_of(Process& process, const CommandLine& line, bool needs_data);
+
+}  // namespace trireme

@@ -1,0 +1,32 @@
+// trireme tokenize TEXT TOKENS.h5 [--json]
+#include <ostream>
+
+#include "framework/base/error.h"
+#include "framework/data/text_tokens.h"
+#include "recipes/commands/process.h"
+#include "recipes/report/numbers.h"
+
+namespace trireme {
+
+int tokenize_command(Process& process, const CommandLine& line) {
+  if (line.names.size() != 2)
+    throw UsageError(join("tokenize: needs a text file and a token file to write, got ",
+                          line.names.size(), " names"));
+  const Recipe recipe = recipe_of(process, {.command = line.command, .flags = line.flags}, false);
+  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(recipe.data.tokenizer);
+  const TokenizeReport r = tokenize_file(process.files, line.names[0], line.names[1], *tokenizer);
+  if (line.options.contains("json"))
+    process.out << "{\"input\": " << json_string(r.input)
+                << ", \"output\": " << json_string(r.output)
+                << ", \"tokenizer\": " << json_string(r.tokenizer)
+                << ", \"text_bytes\": " << r.text_bytes << ", \"tokens\": " << r.tokens
+                << ", \"vocabulary\": " << r.vocabulary << ", \"type\": " << json_string(r.type)
+                << "}\n";
+  else
+    process.out << r.output << ": " << grouped(r.tokens) << " tokens (" << r.type << ", vocabulary "
+                << r.vocabulary << ") from " << grouped(r.text_bytes) << " bytes of " << r.input
+                << "\n";
+  return 0;
+}
+
+}  // namespace trireme

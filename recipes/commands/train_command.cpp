@@ -1,0 +1,169 @@
+// trireme train RECIPE [--section.key=value ...]
+#include <chrono>
+#include <mutex>
+#include <ostream>
+
+#include "framework/base/error.h"
+#include "framework/base/program.h"
+#include "framework/data/package_text.h"
+#include "framework/data/text_tokens.h"
+#include "recipes/cli/recipe_text.h"
+#include "recipes/commands/process.h"
+#include "recipes/report/numbers.h"
+#include "recipes/train/measured_peak.h"
+#include "recipes/train/plan.h"
+#include "recipes/train/trainer.h"
+
+namespace trireme {
+
+namespace {
+
+struct OpenedData {
+  std::shared_ptr<const TokenFile> tokens;
+  std::string note;
+};
+
+// data.tokens, or data.text through the cache. In an MPI run only one process of a machine may call
+// this at a time.
+OpenedData open_data(Process& process, const Recipe& recipe, const Tokenizer& tokenizer) {
+  if (!recipe.data.tokens.empty()) return {TokenFile::open(process.files, recipe.data.tokens), {}};
+  const std::string cache = process.cache_folder();
+  const std::string text = resolve_text(process.files, recipe.data.text, cache, run_program);
+  const CachedTokens cached = cached_tokens(process.files, text, cache, tokenizer);
+  return {TokenFile::open(process.files, cached.path, false), cached.note};
+}
+
+std::string opening_lines(const Recipe& recipe, const TokenDataset& data) {
+  std::string text;
+  for (const auto& [key, value] : differences_from_default(recipe))
+    text += key + " = " + value + "\n";
+  const EngineOptions options = engine_options(recipe);
+  const std::int64_t parameters = logical_parameters(options.model);
+  text += join("model: ", grouped(parameters), " parameters, ", options.model.layers + 2,
+               " list entries, ", recipe.precision.compute, "\n");
+  text += join("ranks: ", recipe.parallel.ranks(), " = data ", recipe.parallel.data, " x pipeline ",
+               recipe.parallel.pipeline, " x tensor ", recipe.parallel.tensor, ", ",
+               recipe.parallel.threads, " thread(s) each, by ", recipe.parallel.launch, "\n");
+  text += join("step: ", recipe.batch.global, " samples x ", recipe.batch.sequence,
+               " tokens = ", grouped(recipe.batch.global * recipe.batch.sequence), " tokens, ",
+               recipe.micro_batches(), " micro-batch(es) a data rank\n");
+  const double epoch = static_cast<double>(recipe.train.steps * recipe.batch.global) /
+                       static_cast<double>(data.train().size());
+  text += join("data: ", grouped(data.tokens().count()), " tokens; ", grouped(data.train().size()),
+               " training samples (", significant(epoch, 3), " epochs), ",
+               data.validation() ? grouped(data.validation()->size()) : "0", " held out");
+  return text;
+}
+
+std::string next_steps(const CommandLine& line, const Recipe& recipe) {
+  const std::string file = line.names.empty() ? "" : " " + line.names[0];
+  return join("Next steps\n  cat ", recipe.train.folder,
+              "/report.json          memory and traffic of every rank\n", "  tensorboard --logdir ",
+              recipe.train.folder, "\n", "  ./trireme train", file,
+              " --train.steps=", recipe.train.steps * 4, "   longer\n", "  ./trireme train", file,
+              " --data.text=FILE   on your own text\n",
+              "  ./trireme train --help              every key of a recipe\n");
+}
+
+void tell_end(Process& process, const CommandLine& line, const Recipe& recipe,
+              const TrainingEnd& end) {
+  write_report(process.files, recipe.train.folder + "/report.json", end.report);
+  process.out << report_text(end.report) << "\n";
+  if (!end.sample.empty())
+    process.out << "Sample (its first 32 tokens are held-out text)\n" << end.sample << "\n\n";
+  if (end.stopped) process.out << "Stopped by a signal after step " << end.report.steps << ".\n";
+  process.out << next_steps(line, recipe) << std::flush;
+}
+
+void run_threads(Process& process, const CommandLine& line, const Recipe& recipe,
+                 const RunInputs& inputs) {
+  TrainingEnd end;
+  const MeshShape mesh = mesh_shape(recipe);
+  run_thread_ranks(
+      mesh.ranks(), {.timeout_seconds = recipe.parallel.timeout},
+      [&](Communicator& world) {
+        Trainer trainer(inputs, world);
+        TrainingEnd mine = trainer.run();
+        if (world.rank() == 0) end = std::move(mine);
+        world.barrier();
+      },
+      [&](int rank) { return rank_prefix(mesh, rank); });
+  inputs.voice->finish();
+  tell_end(process, line, recipe, end);
+}
+
+void run_mpi(Process& process, const CommandLine& line, const Recipe& recipe,
+             const RunInputs& inputs, Communicator& world) {
+  try {
+    Trainer trainer(inputs, world);
+    const TrainingEnd end = trainer.run();
+    world.barrier();
+    if (!inputs.voice) return;
+    inputs.voice->finish();
+    tell_end(process, line, recipe, end);
+  } catch (const UsageError& error) {
+    throw UsageError(rank_prefix(mesh_shape(recipe), world.rank()) + error.what());
+  } catch (const std::exception& error) {
+    throw Error(rank_prefix(mesh_shape(recipe), world.rank()) + error.what());
+  }
+}
+
+// One process after the other, so that the first one makes the cache and the others find it.
+template <typename Work>
+void in_turn(Communicator* world, const Work& work) {
+  if (!world) return work();
+  for (int rank = 0; rank < world->size(); ++rank) {
+    if (rank == world->rank()) work();
+    world->barrier();
+  }
+}
+
+}  // namespace
+
+int train_command(Process& process, const CommandLine& line) {
+  Recipe recipe = recipe_of(process, line, true);
+  std::unique_ptr<Communicator> world;
+  Machine machine{.cores = process.cores(),
+                  .local_ranks = static_cast<int>(recipe.parallel.ranks()),
+                  .bf16 = cpu_computes_bf16()};
+  if (recipe.parallel.launch == "mpi") {
+    MpiSession& mpi = process.mpi();
+    world = mpi.world({.timeout_seconds = recipe.parallel.timeout});
+    machine.local_ranks = mpi.local_ranks();
+    if (world->size() != recipe.parallel.ranks())
+      throw UsageError(
+          join("parallel.data x parallel.pipeline x parallel.tensor = ", recipe.parallel.data,
+               " x ", recipe.parallel.pipeline, " x ", recipe.parallel.tensor, " = ",
+               recipe.parallel.ranks(), " ranks, but the launcher started ", world->size()));
+  }
+  const bool first = !world || world->rank() == 0;
+  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(recipe.data.tokenizer);
+  OpenedData opened;
+  in_turn(world.get(), [&] { opened = open_data(process, recipe, *tokenizer); });
+  resolve_for_machine(recipe, machine, opened.tokens->header().vocabulary);
+  const TokenDataset data(opened.tokens, sample_options(recipe));
+
+  std::unique_ptr<RunVoice> voice;
+  double peak = 0;
+  if (first) {
+    voice = std::make_unique<RunVoice>(process.files, recipe, process.err, process.terminal);
+    voice->say(opening_lines(recipe, data));
+    if (!opened.note.empty()) voice->say(opened.note);
+    if (recipe.device.kind == "cpu")
+      peak = measured_peak(recipe.precision.compute == "bf16" ? DType::kBF16 : DType::kF32,
+                           machine.cores) *
+             static_cast<double>(recipe.parallel.ranks()) / machine.local_ranks;
+  }
+  const RunInputs inputs{.recipe = recipe,
+                         .data = data,
+                         .tokenizer = *tokenizer,
+                         .files = process.files,
+                         .signals = process.signals,
+                         .voice = voice.get(),
+                         .measured_peak = peak};
+  world ? run_mpi(process, line, recipe, inputs, *world)
+        : run_threads(process, line, recipe, inputs);
+  return 0;
+}
+
+}  // namespace trireme

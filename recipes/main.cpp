@@ -1,0 +1,121 @@
+// The trireme program: looks at the world once, then hands values down.
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <iostream>
+#include <map>
+
+#include "framework/base/error.h"
+#include "recipes/cli/help.h"
+#include "recipes/commands/process.h"
+
+extern char** environ;
+
+namespace {
+
+using namespace trireme;
+
+std::atomic<int> signals_received{0};
+
+// The first signal asks for the end of the run, the second ends it at once.
+void on_signal(int number) {
+  if (signals_received.fetch_add(1) > 0) _exit(128 + number);
+}
+
+std::map<std::string, std::string> environment() {
+  std::map<std::string, std::string> all;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals != std::string::npos) all[text.substr(0, equals)] = text.substr(equals + 1);
+  }
+  return all;
+}
+
+int terminal_columns() {
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+// Several rank processes on one machine must not spin while they wait. libgomp reads its
+// environment before main, so the program starts itself again, once, before MPI is touched.
+void wait_passively_beside_other_processes(const std::map<std::string, std::string>& variables,
+                                           char** argv) {
+  const auto value = [&](const char* name) {
+    const auto it = variables.find(name);
+    return it == variables.end() ? std::string() : it->second;
+  };
+  const std::string local = value("OMPI_COMM_WORLD_LOCAL_SIZE") + value("MPI_LOCALNRANKS") +
+                            value("SLURM_NTASKS_PER_NODE");
+  if (local.empty() || local == "1") return;
+  if (!value("OMP_WAIT_POLICY").empty() || !value("GOMP_SPINCOUNT").empty()) return;
+  setenv("OMP_WAIT_POLICY", "passive", 1);
+  execv("/proc/self/exe", argv);  // on failure: go on, only slower
+}
+
+int dispatch(Process& process, const CommandLine& line) {
+  if (line.help || line.command.empty()) {
+    process.out << help_text(line.help_topic);
+    return line.help ? 0 : 2;
+  }
+  find_command(line.command);
+  if (line.command == "train") return train_command(process, line);
+  if (line.command == "tokenize") return tokenize_command(process, line);
+  return doctor_command(process, line);
+}
+
+int run(Process& process, int argc, char** argv) {
+  try {
+    return dispatch(process, split_command_line({argv + 1, argv + argc}, {{.name = "json"}}));
+  } catch (const UsageError& error) {
+    process.err << "trireme: " << error.what() << std::endl;
+    return 2;
+  } catch (const std::exception& error) {
+    process.err << "trireme: " << error.what() << std::endl;
+    return 1;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::map<std::string, std::string> variables = environment();
+  const auto lookup = [&](const char* name) -> const char* {
+    const auto it = variables.find(name);
+    return it == variables.end() ? nullptr : it->second.c_str();
+  };
+  const bool launched = trireme::under_launcher(lookup);
+  if (launched) wait_passively_beside_other_processes(variables, argv);
+
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+
+  const auto files = trireme::real_files();
+  std::unique_ptr<trireme::MpiSession> mpi;
+  const char* no_color = lookup("NO_COLOR");
+  const char* term = lookup("TERM");
+  trireme::Process process{.environment = variables,
+                           .terminal = {.is_terminal = isatty(STDERR_FILENO) == 1,
+                                        .no_color = no_color != nullptr && *no_color != 0,
+                                        .term = term != nullptr ? term : "",
+                                        .columns = terminal_columns()},
+                           .out = std::cout,
+                           .err = std::cerr,
+                           .files = *files,
+                           .signals = signals_received,
+                           .under_launcher = launched,
+                           .mpi = [&]() -> trireme::MpiSession& {
+                             if (!mpi) mpi = trireme::MpiSession::start(&argc, &argv);
+                             return *mpi;
+                           }};
+  const int code = run(process, argc, argv);
+  std::cout.flush();
+  if (code != 0 && mpi) mpi->abort_job(code);
+  return code;
+}

@@ -1,0 +1,141 @@
+#include "recipes/train/plan.h"
+
+#include <algorithm>
+#include <map>
+
+#include "framework/base/error.h"
+
+namespace trireme {
+
+namespace {
+
+template <typename T>
+T chosen(const std::map<std::string, T>& choices, const std::string& word) {
+  const auto it = choices.find(word);
+  check(it != choices.end(), "recipe: \"", word, "\" has no meaning here");
+  return it->second;
+}
+
+DType compute_type(const std::string& word) {
+  return chosen<DType>({{"f64", DType::kF64}, {"f32", DType::kF32}, {"bf16", DType::kBF16}}, word);
+}
+
+std::string resolved_precision(const Recipe& r, const Machine& machine) {
+  const std::string& wanted = r.precision.compute;
+  const bool reference = r.device.kind == "reference";
+  if (wanted == "auto") return !reference && machine.bf16 ? "bf16" : "f32";
+  const bool legal = reference ? wanted == "f32" || wanted == "f64"
+                               : wanted == "f32" || (wanted == "bf16" && machine.bf16);
+  if (legal) return wanted;
+  const std::string values = reference      ? "f32, f64 or auto"
+                             : machine.bf16 ? "f32, bf16 or auto"
+                                            : "f32 or auto";
+  throw UsageError(
+      join("precision.compute = ", wanted, " cannot be computed by device.kind = ", r.device.kind,
+           !reference && wanted == "bf16" ? " on this CPU (it has no AVX-512 bf16 or AMX)" : "",
+           "; legal values: ", values));
+}
+
+ModelOptions model_options(const Recipe& r) {
+  const ModelSection& m = r.model;
+  ModelOptions o{.family = m.family == "mlp" ? Family::kMlp : Family::kDecoder,
+                 .layers = m.layers,
+                 .hidden = m.hidden,
+                 .heads = m.heads,
+                 .kv_heads = m.kv_heads,
+                 .head_dim = m.head_dim,
+                 .ffn = m.ffn,
+                 .vocab = m.vocab,
+                 .sequence = r.batch.sequence,
+                 .bias = m.family != "llama",
+                 .rope_theta = m.rope_theta,
+                 .tie_embeddings = m.tie_embeddings,
+                 .dropout = m.dropout};
+  o.norm = m.norm == "rms" ? NormKind::kRmsNorm : NormKind::kLayerNorm;
+  o.gated = m.activation == "swiglu";
+  o.activation = o.gated ? Activation::kSilu : Activation::kGeluTanh;
+  o.rotary = m.position == "rotary";
+  return o;
+}
+
+ZeroOptions zero_options(const Recipe& r) {
+  const OptimizerSection& o = r.optimizer;
+  return {.optimizer = {.kind = chosen<OptimizerKind>({{"adamw", OptimizerKind::kAdamW},
+                                                       {"adam", OptimizerKind::kAdam},
+                                                       {"sgd", OptimizerKind::kSgd}},
+                                                      o.name),
+                        .beta1 = o.beta1,
+                        .beta2 = o.beta2,
+                        .eps = o.eps,
+                        .momentum = o.momentum,
+                        .weight_decay = o.weight_decay},
+          .schedule = {.shape = chosen<LrShape>({{"constant", LrShape::kConstant},
+                                                 {"linear", LrShape::kLinear},
+                                                 {"cosine", LrShape::kCosine},
+                                                 {"wsd", LrShape::kWsd}},
+                                                o.schedule),
+                       .lr = o.lr,
+                       .min_lr = o.min_lr,
+                       .warmup = o.warmup,
+                       .steps = r.train.steps,
+                       .decay = o.decay},
+          .clip = o.clip};
+}
+
+}  // namespace
+
+void resolve_for_machine(Recipe& r, const Machine& machine, std::int64_t vocabulary) {
+  r.precision.compute = resolved_precision(r, machine);
+  if (r.parallel.threads == 0)
+    r.parallel.threads = std::max(1, machine.cores / std::max(1, machine.local_ranks));
+  if (r.model.vocab == 0) r.model.vocab = vocabulary;
+}
+
+EngineOptions engine_options(const Recipe& r) {
+  const DType compute = compute_type(r.precision.compute);
+  EngineOptions o{
+      .model = model_options(r),
+      .stage = {.sequence_parallel = r.parallel.sequence,
+                .recompute = chosen<RecomputeMode>({{"none", RecomputeMode::kNone},
+                                                    {"full", RecomputeMode::kFull},
+                                                    {"selective", RecomputeMode::kSelective}},
+                                                   r.recompute.mode),
+                .recompute_every = r.recompute.every,
+                .unit = {.compute = compute,
+                         .gradients = r.precision.gradients == "compute"
+                                          ? compute
+                                          : accumulation_type(compute)}},
+      .optimizer = zero_options(r),
+      .schedule = schedule_from_name(r.pipeline.schedule),
+      .chunks = static_cast<int>(r.pipeline.chunks),
+      .global_batch = r.batch.global,
+      .micro_batch = r.batch.micro,
+      .label_smoothing = r.optimizer.label_smoothing,
+      .seed = static_cast<std::uint64_t>(r.train.seed)};
+  for (std::int64_t count : r.pipeline.partition) o.partition.push_back(static_cast<int>(count));
+  return o;
+}
+
+SampleOptions sample_options(const Recipe& r) {
+  return {.sequence = r.batch.sequence,
+          .validation = r.data.validation,
+          .shuffle = r.data.shuffle,
+          .seed = static_cast<std::uint64_t>(r.train.seed),
+          .vocabulary = r.model.vocab,
+          .labels = r.model.family == "mlp" ? LabelKind::kNextOfLast : LabelKind::kNextOfEach};
+}
+
+MeshShape mesh_shape(const Recipe& r) {
+  return {.data = static_cast<int>(r.parallel.data),
+          .pipeline = static_cast<int>(r.parallel.pipeline),
+          .tensor = static_cast<int>(r.parallel.tensor)};
+}
+
+std::unique_ptr<Backend> make_backend(const Recipe& r) {
+  auto ledger = std::make_shared<MemoryLedger>();
+  ledger->set_limit(Tier::kDevice, r.device.memory);
+  if (r.device.kind == "reference") return make_reference_backend(std::move(ledger));
+  return make_cpu_backend(std::move(ledger), static_cast<int>(r.parallel.threads));
+}
+
+}  // namespace trireme

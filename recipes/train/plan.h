@@ -1,0 +1,32 @@
+// From a recipe to what the engine is told: words become options, "auto" becomes a choice that the
+// machine allows.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "framework/data/samples.h"
+#include "recipes/cli/recipe.h"
+#include "recipes/models/engine.h"
+
+namespace trireme {
+
+struct Machine {
+  int cores = 1;
+  int local_ranks = 1;  // ranks of this run on this machine
+  bool bf16 = false;    // does the cpu backend compute bf16 here?
+};
+
+// Resolves precision.compute, parallel.threads and model.vocab (at least `vocabulary`, the data's)
+// in place. Throws UsageError for a precision that device.kind cannot compute here.
+void resolve_for_machine(Recipe& recipe, const Machine& machine, std::int64_t vocabulary);
+
+// Of a recipe that is resolved for the machine.
+EngineOptions engine_options(const Recipe& recipe);
+SampleOptions sample_options(const Recipe& recipe);
+MeshShape mesh_shape(const Recipe& recipe);
+
+// The backend of one rank, with device.memory as its limit.
+std::unique_ptr<Backend> make_backend(const Recipe& recipe);
+
+}  // namespace trireme

@@ -1,0 +1,117 @@
+#include "recipes/train/rank_report.h"
+
+#include <sstream>
+
+#include "recipes/train/traffic_formula.h"
+
+namespace trireme {
+
+void CountedTraffic::add(const Traffic& before, const Traffic& now) {
+  for (const auto& [operation, entry] : now) {
+    const auto old = before.find(operation);
+    bytes[operation].bytes += entry.bytes - (old == before.end() ? 0 : old->second.bytes);
+    bytes[operation].calls += entry.calls - (old == before.end() ? 0 : old->second.calls);
+  }
+}
+
+namespace {
+
+std::map<std::string, std::int64_t> resident_formulas(Engine& engine) {
+  const EngineOptions& options = engine.options();
+  const std::int64_t psi = engine.stage().elements();
+  const DType compute = options.stage.unit.compute, wide = accumulation_type(compute);
+  const std::int64_t states = moments(options.optimizer.optimizer) + (wide == compute ? 0 : 1);
+  return {{"parameters", psi * size_of(compute)},
+          {"gradients", psi * size_of(options.stage.unit.gradients)},
+          {"optimizer", psi * states * size_of(wide)},
+          {"activations", 0},
+          {"communication", 0}};
+}
+
+std::map<std::string, std::map<std::string, MemoryCell>> memory_of(Engine& engine,
+                                                                   const MemoryLedger& ledger) {
+  std::map<std::string, std::map<std::string, MemoryCell>> memory;
+  const auto formulas = resident_formulas(engine);
+  for (int t = 0; t < kTiers; ++t)
+    for (int k = 0; k < kMemoryKinds; ++k) {
+      const auto tier = static_cast<Tier>(t);
+      const auto kind = static_cast<MemoryKind>(k);
+      const MemoryLedger::Entry entry = ledger.entry(tier, kind);
+      MemoryCell cell{.resident = entry.resident, .peak = entry.peak};
+      const auto formula = formulas.find(std::string(name_of(kind)));
+      if (tier == Tier::kDevice && formula != formulas.end()) {
+        cell.formula_resident = formula->second;
+        if (formula->second > 0)
+          cell.formula_peak = formula->second;  // states do not move within a step
+      }
+      memory[std::string(name_of(tier))][std::string(name_of(kind))] = cell;
+    }
+  return memory;
+}
+
+}  // namespace
+
+RankReport rank_report(const Mesh& mesh, Engine& engine, const MemoryLedger& ledger,
+                       const CountedTraffic& traffic) {
+  RankReport report;
+  const std::string prefix = rank_prefix(mesh.shape(), mesh.world().rank());
+  report.name = prefix.substr(1, prefix.rfind(']') - 1);
+  report.memory = memory_of(engine, ledger);
+  const auto formulas = traffic_formulas(mesh, engine, traffic.steps, traffic.applied);
+  for (const auto& [operation, entry] : traffic.bytes) {
+    TrafficCell cell{.bytes = entry.bytes, .calls = entry.calls};
+    if (const auto it = formulas.find(operation); it != formulas.end()) cell.formula = it->second;
+    report.traffic[operation] = cell;
+  }
+  return report;
+}
+
+namespace {
+
+std::string word(const std::optional<std::int64_t>& value) {
+  return value ? std::to_string(*value) : "-";
+}
+
+std::optional<std::int64_t> read_word(std::istream& in) {
+  std::string text;
+  in >> text;
+  return text == "-" ? std::nullopt : std::optional<std::int64_t>(std::stoll(text));
+}
+
+}  // namespace
+
+std::string encode(const RankReport& report) {
+  std::ostringstream out;
+  out << report.name << "\n";
+  for (const auto& [tier, kinds] : report.memory)
+    for (const auto& [kind, cell] : kinds)
+      out << "memory " << tier << " " << kind << " " << cell.resident << " " << cell.peak << " "
+          << word(cell.formula_resident) << " " << word(cell.formula_peak) << "\n";
+  for (const auto& [operation, cell] : report.traffic)
+    out << "traffic " << operation << " " << cell.bytes << " " << cell.calls << " "
+        << word(cell.formula) << "\n";
+  return std::move(out).str();
+}
+
+RankReport decode(const std::string& text) {
+  std::istringstream in(text);
+  RankReport report;
+  std::getline(in, report.name);
+  for (std::string what, first, second; in >> what;) {
+    if (what == "memory") {
+      MemoryCell cell;
+      in >> first >> second >> cell.resident >> cell.peak;
+      cell.formula_resident = read_word(in);
+      cell.formula_peak = read_word(in);
+      report.memory[first][second] = cell;
+    } else {
+      TrafficCell cell;
+      in >> first >> cell.bytes >> cell.calls;
+      cell.formula = read_word(in);
+      report.traffic[first] = cell;
+    }
+  }
+  return report;
+}
+
+}  // namespace trireme

@@ -1,0 +1,35 @@
+// What one rank counted, beside what the formulas say, and its way to rank 0.
+//
+// Formulas at stage 0 (ZeRO, arXiv 1910.02054, section 3, with this rank's elements Psi after
+// tensor and pipeline splits, padding included): weights in the compute type, gradients in
+// precision.gradients, masters (where weights are narrower than f32) and moments in f32 (f64 for
+// f64). Data traffic of a step: a reduce-scatter and an all-gather of the gradients, (N - 1) / N of
+// their bytes each.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "recipes/models/engine.h"
+#include "recipes/report/run_report.h"
+
+namespace trireme {
+
+// Counted during the training steps alone: evaluation and samples are left out.
+struct CountedTraffic {
+  Traffic bytes;
+  std::int64_t steps = 0;    // attempted
+  std::int64_t applied = 0;  // not skipped
+  // Adds what `now` has more than `before`.
+  void add(const Traffic& before, const Traffic& now);
+};
+
+RankReport rank_report(const Mesh& mesh, Engine& engine, const MemoryLedger& ledger,
+                       const CountedTraffic& traffic);
+
+// Lines of words, for transport between ranks.
+std::string encode(const RankReport& report);
+RankReport decode(const std::string& text);
+
+}  // namespace trireme

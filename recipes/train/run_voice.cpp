@@ -1,0 +1,62 @@
+#include "recipes/train/run_voice.h"
+
+#include <unistd.h>
+
+#include <chrono>
+
+#include "recipes/cli/recipe_text.h"
+#include "recipes/report/numbers.h"
+
+namespace trireme {
+
+namespace {
+
+double seconds_since_1970() {
+  using Seconds = std::chrono::duration<double>;
+  return Seconds(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::string host_name() {
+  char name[256] = "host";
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
+const std::string& made_folder(Files& files, const Recipe& recipe) {
+  files.make_directories(recipe.train.folder);
+  write_whole_atomically(files, recipe.train.folder + "/recipe.cfg", resolved_text(recipe));
+  return recipe.train.folder;
+}
+
+}  // namespace
+
+RunVoice::RunVoice(Files& files, const Recipe& recipe, std::ostream& out,
+                   const TerminalTraits& terminal)
+    : recipe_(recipe),
+      metrics_(files, made_folder(files, recipe) + "/metrics.jsonl", LineStart::kFresh),
+      log_(files, recipe.train.folder + "/log.txt", LineStart::kFresh),
+      events_(files, recipe.train.folder, seconds_since_1970(), host_name()),
+      console_(out, terminal, &log_) {}
+
+void RunVoice::sample(std::int64_t step, const std::string& text) {
+  console_.aside("sample after step " + std::to_string(step) + ": " + text);
+}
+
+void RunVoice::step(const StepRecord& record) {
+  metrics_.line(metrics_line(record));
+  events_.write(record.step, scalars_of(record), seconds_since_1970());
+  const bool named =
+      record.step == 1 || record.step == record.steps || record.validation_loss.has_value();
+  if (named || record.step % recipe_.train.log_every == 0) console_.line(step_line(record));
+  const std::string left = record.remaining ? "eta " + duration_text(*record.remaining) : "";
+  console_.bar(record.step, record.steps, left);
+}
+
+void RunVoice::finish() {
+  console_.clear();
+  metrics_.close();
+  log_.close();
+  events_.close();
+}
+
+}  // namespace trireme

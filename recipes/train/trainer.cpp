@@ -1,0 +1,218 @@
+#include "recipes/train/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "framework/base/error.h"
+#include "pipeline/simulator.h"
+#include "recipes/train/gather.h"
+#include "recipes/train/plan.h"
+#include "recipes/train/sampler.h"
+
+namespace trireme {
+
+namespace {
+
+constexpr std::int64_t kPromptTokens = 32;
+constexpr std::int64_t kSampleTokens = 120;
+
+std::unique_ptr<Backend> attached_backend(const Recipe& recipe, Communicator& world) {
+  std::unique_ptr<Backend> backend = make_backend(recipe);
+  world.attach(*backend);
+  return backend;
+}
+
+std::string span_name(const Action& action) {
+  const char* kind = action.kind == Action::Kind::kForward          ? "F "
+                     : action.kind == Action::Kind::kBackwardWeight ? "W "
+                                                                    : "B ";
+  return kind + std::to_string(action.micro) +
+         (action.chunk > 0 ? "." + std::to_string(action.chunk) : "");
+}
+
+}  // namespace
+
+Trainer::Trainer(const RunInputs& inputs, Communicator& world)
+    : inputs_(inputs),
+      recipe_(inputs.recipe),
+      world_(world),
+      backend_(attached_backend(recipe_, world)),
+      mesh_(world, mesh_shape(recipe_)),
+      engine_(engine_options(recipe_), mesh_, *backend_),
+      skipped_batches_(recipe_.data.skip),
+      flops_per_sample_(training_flops_per_sample(engine_.layers())) {
+  engine_.runner().set_clock([this] { return now(); });
+  start_ = now();
+}
+
+double Trainer::now() const {
+  using Seconds = std::chrono::duration<double>;
+  return Seconds(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// data.skip moves whole global batches; positions within a batch stay.
+SampleSource Trainer::training_samples() const {
+  return [this](std::int64_t first, std::int64_t count, std::vector<std::int32_t>& ids,
+                std::vector<std::int32_t>& labels) {
+    const std::int64_t global = recipe_.batch.global;
+    const std::int64_t batch = skipped_batches_.batch_of(first / global);
+    inputs_.data.train().fill(batch * global + first % global, count, ids, labels);
+  };
+}
+
+bool Trainer::evaluates(std::int64_t index) const {
+  const std::int64_t every = recipe_.train.evaluate_every;
+  return inputs_.data.validation() && every > 0 &&
+         ((index + 1) % every == 0 || index + 1 == recipe_.train.steps);
+}
+
+bool Trainer::samples(std::int64_t index) const {
+  const std::int64_t every = recipe_.train.sample_every;
+  return every > 0 && (index + 1) % every == 0 && index + 1 < recipe_.train.steps;
+}
+
+EngineStep Trainer::step(std::int64_t index) {
+  const Traffic before = world_.traffic();
+  const double begin = now();
+  const EngineStep result = engine_.train(index, training_samples(), inputs_.signals.load() > 0);
+  const double end = now();
+  traffic_.add(before, world_.traffic());
+  traffic_.steps++;
+  traffic_.applied += result.optimizer.skipped ? 0 : 1;
+  backend_->ledger().mark_resident();
+
+  double busy = 0;
+  for (const ActionSpan& span : engine_.runner().spans()) {
+    const double seconds = span.end - span.begin;
+    time_[span.action.kind == Action::Kind::kForward ? "forward" : "backward"] += seconds;
+    busy += seconds;
+  }
+  const double pipeline = engine_.runner().seconds();
+  time_["pipeline wait"] += pipeline - busy;
+  time_["reduction and update"] += end - begin - pipeline;
+  busy_ += busy;
+  walled_ += pipeline;
+  if (parse_step_range(recipe_.train.trace).contains(index + 1)) trace_step(index, begin, end);
+  return result;
+}
+
+void Trainer::note_skip(const EngineStep& result, std::int64_t index) {
+  if (!result.optimizer.skipped) {
+    skipped_in_row_ = 0;
+    return;
+  }
+  ++skipped_;
+  ++skipped_in_row_;
+  const std::string what = join("step ", index + 1, ": the gradient is not finite (first in ",
+                                result.optimizer.bad_parameter, "); the update is skipped");
+  if (speaks()) inputs_.voice->say(what);
+  check(skipped_in_row_ <= recipe_.train.max_skipped, what, ", ", skipped_in_row_,
+        " times in a row; train.max_skipped = ", recipe_.train.max_skipped,
+        " ends the run. A lower optimizer.lr or a warm-up may help.");
+}
+
+void Trainer::speak(const EngineStep& result, std::int64_t index, double seconds) {
+  const auto peak = static_cast<double>(backend_->ledger().peak(Tier::kDevice));
+  const double memory = reduce_values(world_, *backend_, {peak}, ReduceOp::kMax)[0];
+  const std::vector<double> spent =
+      reduce_values(world_, *backend_, {busy_, walled_}, ReduceOp::kSum);
+  if (!speaks()) return;
+  StepRecord record{
+      .step = index + 1,
+      .steps = recipe_.train.steps,
+      .loss = result.loss,
+      .validation_loss = validation_,
+      .grad_norm = result.optimizer.grad_norm,
+      .lr = result.optimizer.lr,
+      .tokens = result.tokens,
+      .seconds = seconds,
+      .tokens_per_s = static_cast<double>(result.tokens) / seconds,
+      .flops_per_s = flops_per_sample_ * static_cast<double>(recipe_.batch.global) / seconds,
+      .measured_peak = inputs_.measured_peak,
+      .skipped = skipped_,
+      .memory = static_cast<std::int64_t>(memory),
+      .memory_limit = recipe_.device.memory};
+  if (recipe_.parallel.pipeline > 1 && spent[1] > 0) record.bubble = 1.0 - spent[0] / spent[1];
+  const auto left = static_cast<double>(recipe_.train.steps - index - 1);
+  record.remaining = (now() - start_) / static_cast<double>(index + 1) * left;
+  inputs_.voice->step(record);
+}
+
+double Trainer::validation_loss() {
+  const SampleSet& set = *inputs_.data.validation();
+  const std::int64_t count = std::min(set.size(), recipe_.train.evaluate_samples);
+  return engine_.evaluate(
+      count, [&](std::int64_t first, std::int64_t n, std::vector<std::int32_t>& ids,
+                 std::vector<std::int32_t>& labels) { set.fill(first, n, ids, labels); });
+}
+
+// The beginning of the held-out text (of the training text without one): a classifier needs a whole
+// window of it.
+std::vector<std::int32_t> Trainer::prompt() const {
+  const SampleSet* held_out = inputs_.data.validation();
+  std::vector<std::int32_t> ids, labels;
+  (held_out ? *held_out : inputs_.data.train()).fill(0, 1, ids, labels);
+  if (recipe_.model.family != "mlp") ids.resize(std::min<std::size_t>(ids.size(), kPromptTokens));
+  return ids;
+}
+
+// Every rank of data coordinate 0 takes part; rank 0 is one of them.
+std::string Trainer::sample_text(std::int64_t request) {
+  if (mesh_.coord().data != 0) return {};
+  std::vector<std::int32_t> ids = prompt();
+  const std::vector<std::int32_t> text =
+      sample(engine_, mesh_, *backend_, ids, kSampleTokens, recipe_.batch.sequence,
+             std::min(recipe_.model.vocab, inputs_.tokenizer.vocabulary()),
+             {.temperature = 0.7,
+              .top_k = 40,
+              .seed = static_cast<std::uint64_t>(recipe_.train.seed),
+              .request = request});
+  if (recipe_.model.family == "mlp")
+    ids.assign(ids.end() - std::min<std::ptrdiff_t>(std::ssize(ids), kPromptTokens), ids.end());
+  ids.insert(ids.end(), text.begin(), text.end());
+  return inputs_.tokenizer.decode(ids);
+}
+
+void Trainer::trace_step(std::int64_t index, double begin, double end) {
+  const auto event = [&](const std::string& stream, const std::string& name, double from,
+                         double to) {
+    trace_.push_back({.rank = world_.rank(),
+                      .stream = stream,
+                      .name = name,
+                      .begin_ns = static_cast<std::int64_t>(from * 1e9),
+                      .duration_ns = static_cast<std::int64_t>((to - from) * 1e9)});
+  };
+  event("steps", "step " + std::to_string(index + 1), begin, end);
+  for (const ActionSpan& span : engine_.runner().spans())
+    event("compute", span_name(span.action), span.begin, span.end);
+}
+
+TrainingEnd Trainer::run() {
+  bool stop = false;
+  for (std::int64_t index = 0; index < recipe_.train.steps && !stop; ++index) {
+    const double begin = now();
+    const EngineStep result = step(index);
+    const double seconds = now() - begin;
+    stop = result.optimizer.stop;
+    done_ = index + 1;
+    loss_ = result.loss;
+    tokens_ += result.tokens;
+    note_skip(result, index);
+    validation_.reset();
+    if (evaluates(index) && !stop) {
+      validation_ = validation_loss();
+      time_["evaluation"] += now() - begin - seconds;
+    }
+    speak(result, index, seconds);
+    if (samples(index) && !stop) {
+      const double from = now();
+      const std::string text = sample_text(index + 1);
+      if (speaks()) inputs_.voice->sample(index + 1, text);
+      time_["samples"] += now() - from;
+    }
+  }
+  return finish(stop);
+}
+
+}  // namespace trireme

@@ -1,0 +1,93 @@
+// The end of a run: the last sample, the report gathered from all ranks, the trace.
+#include <algorithm>
+#include <sstream>
+
+#include "pipeline/simulator.h"
+#include "recipes/train/gather.h"
+#include "recipes/train/trainer.h"
+
+namespace trireme {
+
+namespace {
+
+// A line each: stream, begin, duration, name.
+std::string encode_trace(const std::vector<TraceEvent>& events) {
+  std::ostringstream out;
+  for (const TraceEvent& e : events)
+    out << e.stream << "\t" << e.begin_ns << "\t" << e.duration_ns << "\t" << e.name << "\n";
+  return std::move(out).str();
+}
+
+void decode_trace(const std::string& text, int rank, std::vector<TraceEvent>& events) {
+  std::istringstream in(text);
+  for (std::string stream; std::getline(in, stream, '\t');) {
+    TraceEvent event{.rank = rank, .stream = stream};
+    in >> event.begin_ns >> event.duration_ns;
+    in.ignore(1);
+    std::getline(in, event.name);
+    events.push_back(std::move(event));
+  }
+}
+
+// Of equal stages with this schedule; backward costs twice a forward, recomputation one more.
+double predicted(const EngineOptions& o, const MeshShape& mesh) {
+  const std::int64_t share = o.global_batch / mesh.data;
+  const auto m = static_cast<int>((share + o.micro_batch - 1) / o.micro_batch);
+  PassCosts costs;
+  if (o.stage.recompute == RecomputeMode::kFull) costs.backward_input += costs.forward;
+  return predicted_bubble(o.schedule, mesh.pipeline, m, o.chunks, costs).of_total;
+}
+
+}  // namespace
+
+void Trainer::write_trace_file() {
+  if (recipe_.train.trace.empty()) return;
+  const std::vector<std::string> all = gather_texts(world_, *backend_, encode_trace(trace_));
+  if (!speaks()) return;
+  std::vector<TraceEvent> events;
+  TraceOptions options;
+  for (int rank = 0; rank < world_.size(); ++rank) {
+    decode_trace(all[static_cast<std::size_t>(rank)], rank, events);
+    options.rank_names.push_back(rank_prefix(mesh_.shape(), rank));
+  }
+  const std::string path = recipe_.train.folder + "/trace.json.gz";
+  write_trace(inputs_.files, path, events, options);
+  inputs_.voice->say("trace: " + path + " (open it at ui.perfetto.dev)");
+}
+
+TrainingEnd Trainer::finish(bool stopped) {
+  TrainingEnd end{.stopped = stopped};
+  const double seconds = now() - start_;
+  const double from = now();
+  if (!stopped) end.sample = sample_text(0);
+  time_["samples"] += now() - from;
+  write_trace_file();
+
+  std::vector<std::string> phases = {
+      "forward", "backward", "pipeline wait", "reduction and update", "evaluation", "samples"};
+  std::vector<double> spent = {busy_, walled_};
+  for (const std::string& phase : phases) spent.push_back(time_[phase]);
+  spent = reduce_values(world_, *backend_, spent, ReduceOp::kSum);
+  const std::vector<std::string> ranks = gather_texts(
+      world_, *backend_, encode(rank_report(mesh_, engine_, backend_->ledger(), traffic_)));
+  if (world_.rank() != 0) return end;
+
+  RunReport& report = end.report;
+  for (const std::string& text : ranks) report.ranks.push_back(decode(text));
+  for (std::size_t i = 0; i < phases.size(); ++i)
+    report.time[phases[i]] = spent[i + 2] / world_.size();
+  if (recipe_.parallel.pipeline > 1) {
+    if (spent[1] > 0) report.bubble_measured = 1.0 - spent[0] / spent[1];
+    report.bubble_predicted = predicted(engine_.options(), mesh_.shape());
+  }
+  report.steps = done_;
+  report.skipped = skipped_;
+  report.tokens = tokens_;
+  report.parameters = logical_parameters(engine_.options().model);
+  report.seconds = seconds;
+  report.loss = loss_;
+  report.validation_loss = validation_;
+  return end;
+}
+
+}  // namespace trireme
