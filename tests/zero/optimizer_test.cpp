@@ -1,0 +1,83 @@
+// The step: order, clip, schedule, stop, loss.
+#include "zero/optimizer.h"
+
+#include <cmath>
+
+#include "tests/support/tensors.h"
+#include "tests/zero/toys.h"
+
+namespace trireme::test {
+namespace {
+
+TEST(ZeroOptimizer, ClipsByTheWholeNormAndReportsItBefore) {
+  on_ranks(2, [](Communicator& world, Backend& backend) {
+    ToyUnit toy({toy_spec("a", 2)}, backend, world);
+    Mesh mesh(world, {.data = 2});
+    ZeroOptions options = sgd(1.0);
+    options.clip = 1.0;
+    ZeroOptimizer optimizer({&toy.unit()}, backend, mesh, options);
+    toy.backward({{1.5, 2}});  // the sum is (3, 4)
+    const StepResult result = optimizer.step({});
+    EXPECT_EQ(result.grad_norm, 5);
+    const double factor = 1 / (5 + 1e-6);
+    EXPECT_TRUE(close(toy.values(), {1 - 3 * factor, 1 - 4 * factor}, 1e-15));
+  });
+}
+
+TEST(ZeroOptimizer, AddsLossesAndSharesTheWishToStop) {
+  on_ranks(3, [](Communicator& world, Backend& backend) {
+    ToyUnit toy({toy_spec("a", 1)}, backend, world);
+    Mesh mesh(world, {.data = 3});
+    ZeroOptimizer optimizer({&toy.unit()}, backend, mesh, sgd(1.0));
+    toy.backward({{0}});
+    Tensor loss = tensor(backend, {1}, DType::kF64, {world.rank() + 0.5});
+    EXPECT_FALSE(optimizer.step({.loss = world.rank() == 1 ? Tensor() : loss}).stop);
+    toy.backward({{0}});
+    const StepResult result = optimizer.step({.stop = world.rank() == 2, .loss = loss});
+    EXPECT_TRUE(result.stop);
+    EXPECT_EQ(result.loss, 4.5);
+    EXPECT_FALSE(result.skipped);
+  });
+}
+
+// Ranges with and without decay side by side, in one unit.
+TEST(ZeroOptimizer, DecaysByGroups) {
+  on_ranks(1, [](Communicator& world, Backend& backend) {
+    ParameterSpec decays = toy_spec("w", 3);
+    decays.decay = true;
+    ToyUnit toy({toy_spec("a", 2), decays, decays, toy_spec("b", 1)}, backend, world);
+    Mesh mesh(world, {});
+    ZeroOptions options = sgd(1.0);
+    options.optimizer.weight_decay = 0.25;
+    ZeroOptimizer optimizer({&toy.unit()}, backend, mesh, options);
+    toy.backward({{0, 0}, {0, 0, 0}, {0, 0, 0}, {0}});
+    optimizer.step({});
+    EXPECT_EQ(toy.values(0), (std::vector<double>{1, 1}));
+    EXPECT_EQ(toy.values(1), (std::vector<double>{0.75, 0.75, 0.75}));
+    EXPECT_EQ(toy.values(2), (std::vector<double>{0.75, 0.75, 0.75}));
+    EXPECT_EQ(toy.values(3), std::vector<double>{1});
+  });
+}
+
+// Sums over tensor ranks, kv replicas and ends happen once each, on what their segments name.
+TEST(ZeroOptimizer, SumsWhatDescriptorsName) {
+  on_ranks(4, [](Communicator& world, Backend& backend) {
+    Mesh mesh(world, {.tensor = 4});
+    ZeroOptions options = sgd(1.0);
+    options.kv_replicas = &mesh.kv_replicas(2);
+    ToyUnit toy({toy_spec("alone", 1), toy_spec("norm", 2, SumGroup::kTensor, world.rank() == 0),
+                 toy_spec("kv", 1, SumGroup::kKvReplicas, world.rank() % 2 == 0)},
+                backend, mesh.data());
+    ZeroOptimizer optimizer({&toy.unit()}, backend, mesh, options);
+    const double mine = 1 << world.rank();  // 1, 2, 4, 8
+    toy.backward({{mine}, {mine, 2 * mine}, {mine}});
+    const StepResult result = optimizer.step({});
+    EXPECT_EQ(toy.gradient(0), std::vector<double>{mine});
+    EXPECT_EQ(toy.gradient(1), (std::vector<double>{15, 30}));
+    EXPECT_EQ(toy.gradient(2), std::vector<double>{world.rank() < 2 ? 3.0 : 12.0});
+    EXPECT_DOUBLE_EQ(result.grad_norm, std::sqrt(1 + 4 + 16 + 64 + 225 + 900 + 9 + 144.0));
+  });
+}
+
+}  // namespace
+}  // namespace trireme::test
