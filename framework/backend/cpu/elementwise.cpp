@@ -45,7 +45,7 @@ void CpuKernels::add(const Tensor& a, const Tensor& b, const Tensor& out) {
     return add_f64(a, b, out);
   const vec::Reader x(a), y(b);
   const vec::Writer to(out);
-  parallel_ranges(threads_, out.elements(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+  parallel_ranges(threads_, out.elements(), kGrain, [=](std::int64_t begin, std::int64_t end) {
     vec::each(begin, end,
               [&](std::int64_t i, auto n) { to.store(i, x.load(i, n) + y.load(i, n), n); });
   });
@@ -80,7 +80,7 @@ void CpuKernels::cast(const Tensor& from, const Tensor& to) {
   if (from.dtype() == DType::kF64 || to.dtype() == DType::kF64) return cast_f64(from, to);
   const vec::Reader x(from);
   const vec::Writer y(to);
-  parallel_ranges(threads_, to.elements(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+  parallel_ranges(threads_, to.elements(), kGrain, [=](std::int64_t begin, std::int64_t end) {
     vec::each(begin, end, [&](std::int64_t i, auto n) { y.store(i, x.load(i, n), n); });
   });
 }
@@ -93,7 +93,7 @@ void CpuKernels::fill(const Tensor& x, double value) {
   }
   const vec::F32 v = vec::set1(static_cast<float>(value));
   const vec::Writer to(x);
-  parallel_ranges(threads_, x.elements(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+  parallel_ranges(threads_, x.elements(), kGrain, [=](std::int64_t begin, std::int64_t end) {
     vec::each(begin, end, [&](std::int64_t i, auto n) { to.store(i, v, n); });
   });
 }
@@ -106,7 +106,7 @@ void CpuKernels::scale(const Tensor& x, double factor) {
   }
   const vec::F32 f = vec::set1(static_cast<float>(factor));
   const vec::Writer to(x);
-  parallel_ranges(threads_, x.elements(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+  parallel_ranges(threads_, x.elements(), kGrain, [=](std::int64_t begin, std::int64_t end) {
     vec::each(begin, end,
               [&](std::int64_t i, auto n) { to.store(i, to.reader().load(i, n) * f, n); });
   });

@@ -26,7 +26,8 @@ struct AdamBuffers {
   DType weights_type;
 };
 
-void adam_range(const AdamConstants<float>& c, const AdamBuffers& b, std::int64_t begin,
+// Buffers by value: their pointers stay in registers whatever is stored.
+void adam_range(const AdamConstants<float>& c, AdamBuffers b, std::int64_t begin,
                 std::int64_t end) {
   const auto each = [](float x) { return vec::set1(x); };
   const F32 factor = each(c.gradient_factor), l2 = each(c.l2), minus_decay = each(c.minus_decay),
@@ -56,8 +57,7 @@ struct SgdBuffers {
   DType weights_type;
 };
 
-void sgd_range(const SgdConstants<float>& c, const SgdBuffers& b, std::int64_t begin,
-               std::int64_t end) {
+void sgd_range(const SgdConstants<float>& c, SgdBuffers b, std::int64_t begin, std::int64_t end) {
   const F32 factor = vec::set1(c.gradient_factor), decay = vec::set1(c.weight_decay),
             momentum = vec::set1(c.momentum), minus_lr = vec::set1(c.minus_lr);
   const Writer copy(b.weights, b.weights_type);

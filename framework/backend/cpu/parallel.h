@@ -15,11 +15,15 @@ template <typename F>
 void parallel_ranges(int threads, std::int64_t n, std::int64_t grain, F f) {
   const int team = static_cast<int>(std::min<std::int64_t>(
       threads, std::max<std::int64_t>(1, n / std::max<std::int64_t>(1, grain))));
-  if (team <= 1) return f(std::int64_t{0}, n);
+  if (team <= 1) {
+    const F mine = f;
+    return mine(std::int64_t{0}, n);
+  }
 #pragma omp parallel num_threads(team)
   {
     const std::int64_t t = omp_get_thread_num(), count = omp_get_num_threads();
-    f(n * t / count, n * (t + 1) / count);
+    const F mine = f;  // a copy of the captures that no store can alias
+    mine(n * t / count, n * (t + 1) / count);
   }
 }
 

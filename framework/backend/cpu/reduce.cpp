@@ -23,7 +23,7 @@ struct Squares {
   double bad = 0.0, sum = 0.0;
 };
 
-Squares squares_of(const Reader& x, std::int64_t begin, std::int64_t end) {
+Squares squares_of(Reader x, std::int64_t begin, std::int64_t end) {
   constexpr int kHalf = vec::kLanes / 2;
   F64 low{}, high{};
   F32 bad{};  // at most kBlock / kLanes a lane: exact
@@ -32,10 +32,8 @@ Squares squares_of(const Reader& x, std::int64_t begin, std::int64_t end) {
     const F32 v = x.load(i, n);
     const F32 magnitude = vec::from_bits(vec::bits(v) & 0x7fffffffu);
     bad += magnitude < infinity ? F32{} : F32{} + 1.0f;
-    float part[vec::kLanes];
-    vec::store(part, v);
-    const F64 a = __builtin_convertvector(vec::load_as<vec::HalfF32>(part), F64);
-    const F64 b = __builtin_convertvector(vec::load_as<vec::HalfF32>(part + kHalf), F64);
+    const F64 a = __builtin_convertvector(vec::lower(v), F64);
+    const F64 b = __builtin_convertvector(vec::upper(v), F64);
     low += a * a;
     high += b * b;
   });
