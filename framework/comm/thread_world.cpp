@@ -159,6 +159,10 @@ void ThreadWorld::wait(int rank, const std::shared_ptr<ThreadOperation>& operati
     if (me.state.failure.empty()) me.state.failure = error.what();
     withdraw(me, operation, lock);
     throw;
+  } catch (...) {
+    if (me.state.failure.empty()) me.state.failure = "an exception of an unknown type";
+    withdraw(me, operation, lock);
+    throw;
   }
 }
 
