@@ -46,11 +46,14 @@ std::string shown_default(const Key& key) {
   return key.initial.empty() ? "none" : std::string(key.initial);
 }
 
-// What --help shows of a common key: the flag, and its sentence in a column beside it.
+// What --help shows of a common key: the flag with its default, and beside it in a column its
+// sentence, unit and range.
 std::string brief(const Key& key) {
   constexpr std::size_t kColumn = 32;
-  std::string flag = padded("  --" + key.full_name() + "=" + shown_default(key), kColumn);
-  return flag + wrapped(std::string(key.help), kColumn).substr(kColumn);
+  std::string value = key.initial.empty() ? "PATH" : std::string(key.initial);
+  std::string flag = padded(join("  --", key.full_name(), "=", value), kColumn);
+  std::string facts = key.unit.empty() ? range_of(key) : join(key.unit, ", ", range_of(key));
+  return flag + wrapped(join(key.help, " [", facts, "]"), kColumn).substr(kColumn);
 }
 
 // Everything about a key.

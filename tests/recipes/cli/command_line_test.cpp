@@ -89,6 +89,13 @@ TEST(Help, ShowsTheCommonKeys) {
   EXPECT_EQ(text.find("serve"), std::string::npos);
 }
 
+TEST(Help, CommonKeysHaveDefaultUnitAndRange) {
+  EXPECT_NE(help_text().find("  --parallel.data=1             Ranks that see different samples. "
+                             "[ranks, 1 to 65536]\n"),
+            std::string::npos)
+      << help_text();
+}
+
 TEST(Help, LinesFit) {
   for (std::string topic : {"", "model", "optimizer", "offload", "parallel"}) {
     std::string text = help_text(topic);
