@@ -46,6 +46,17 @@ struct Operands {
   const Tensor &qkv, &out, &lse, &dout, &dqkv;
 };
 
+// One head's padded gradient to its place in dqkv.
+void write_head(const Attention& a, const HeadExtents& e, const Operands& o, std::int64_t sample,
+                std::int64_t head, const float* from) {
+  const std::int64_t stride = o.dqkv.columns();
+  const auto to = vec::Writer(o.dqkv).at(sample * a.tokens * stride + head * a.head_dim);
+  for (std::int64_t t = 0; t < a.tokens; ++t)
+    vec::each(0, a.head_dim, [&](std::int64_t d, auto n) {
+      to.store(t * stride + d, vec::load(from + t * e.padded_dim + d, n), n);
+    });
+}
+
 template <typename W>
 class BackwardTask {
  public:
@@ -59,7 +70,23 @@ class BackwardTask {
         plan_(scratch),
         work_(plan_, e_) {}
 
+  // The whole key/value head.
   void run() {
+    const std::int64_t group = a_.heads / a_.kv_heads;
+    gradients(kv_head_ * group, (kv_head_ + 1) * group);
+    write(work_.dk, a_.heads + kv_head_);
+    write(work_.dv, a_.heads + a_.kv_heads + kv_head_);
+  }
+
+  // One of its query heads; dK and dV from this one alone go to `partial`.
+  void run_part(std::int64_t head, float* partial) {
+    gradients(head, head + 1);
+    std::copy_n(work_.dk, e_.elements(), partial);
+    std::copy_n(work_.dv, e_.elements(), partial + e_.elements());
+  }
+
+ private:
+  void gradients(std::int64_t first_head, std::int64_t last_head) {
     [[maybe_unused]] const typename W::Session session;
     const std::int64_t key = a_.heads + kv_head_, value = key + a_.kv_heads;
     pack_rows<W>(e_, head_of(o_.qkv, key), 0, e_.blocks, work_.keys);
@@ -69,17 +96,13 @@ class BackwardTask {
     pack_columns<W>(e_, 0, e_.blocks, work_.values, work_.value_columns);
     std::fill_n(work_.dk, e_.elements(), 0.0f);
     std::fill_n(work_.dv, e_.elements(), 0.0f);
-    const std::int64_t group = a_.heads / a_.kv_heads;
-    for (std::int64_t h = kv_head_ * group; h < (kv_head_ + 1) * group; ++h) query_head(h);
+    for (std::int64_t h = first_head; h < last_head; ++h) query_head(h);
     if constexpr (W::kMatrixTiles) {
       turn(work_.dk);
       turn(work_.dv);
     }
-    write(work_.dk, key);
-    write(work_.dv, value);
   }
 
- private:
   HeadRows head_of(const Tensor& x, std::int64_t head) const {
     return {vec::Reader(x).at(sample_ * a_.tokens * x.columns() + head * a_.head_dim), x.columns()};
   }
@@ -217,14 +240,7 @@ class BackwardTask {
     }
   }
 
-  void write(const float* from, std::int64_t head) {
-    const std::int64_t stride = o_.dqkv.columns();
-    const auto to = vec::Writer(o_.dqkv).at(sample_ * a_.tokens * stride + head * a_.head_dim);
-    for (std::int64_t t = 0; t < a_.tokens; ++t)
-      vec::each(0, a_.head_dim, [&](std::int64_t d, auto n) {
-        to.store(t * stride + d, vec::load(from + t * e_.padded_dim + d, n), n);
-      });
-  }
+  void write(const float* from, std::int64_t head) { write_head(a_, e_, o_, sample_, head, from); }
 
   const Attention& a_;
   const HeadExtents e_;
@@ -242,13 +258,41 @@ std::int64_t scratch_bytes(const Attention& a) {
   return plan.used();
 }
 
+struct Scratch {
+  std::byte* data;
+  std::int64_t bytes;  // per thread
+};
+
 template <typename W>
-void backward(const Attention& a, const Operands& o, int threads, const Tensor& scratch,
-              std::int64_t bytes) {
+void backward(const Attention& a, const Operands& o, int threads, Scratch scratch) {
   parallel_tasks(threads, a.batch * a.kv_heads, [&](std::int64_t task, int thread) {
     BackwardTask<W>(a, o, task / a.kv_heads, task % a.kv_heads,
-                    static_cast<std::byte*>(scratch.data()) + thread * bytes)
+                    scratch.data + thread * scratch.bytes)
         .run();
+  });
+}
+
+// Fewer key/value heads than threads: query heads are the tasks, and their shares of dK and dV,
+// kept in `partials`, are added in their order.
+template <typename W>
+void backward_by_query_head(const Attention& a, const Operands& o, int threads, Scratch scratch,
+                            float* partials) {
+  const HeadExtents e(a, W::kDimMultiple);
+  const std::int64_t group = a.heads / a.kv_heads, size = e.elements();
+  parallel_tasks(threads, a.batch * a.heads, [&](std::int64_t task, int thread) {
+    const std::int64_t head = task % a.heads;
+    BackwardTask<W>(a, o, task / a.heads, head / group, scratch.data + thread * scratch.bytes)
+        .run_part(head, partials + task * 2 * size);
+  });
+  parallel_tasks(threads, a.batch * a.kv_heads * 2, [&](std::int64_t task, int) {
+    const std::int64_t kv = task / 2, is_value = task % 2;  // kv: sample and head
+    float* total = partials + kv * group * 2 * size + is_value * size;
+    for (std::int64_t part = 1; part < group; ++part)
+      vec::each(0, size, [&](std::int64_t i, auto n) {
+        vec::store(total + i, vec::load(total + i, n) + vec::load(total + part * 2 * size + i, n),
+                   n);
+      });
+    write_head(a, e, o, kv / a.kv_heads, a.heads + is_value * a.kv_heads + kv % a.kv_heads, total);
   });
 }
 
@@ -264,7 +308,12 @@ void CpuKernels::attention_backward(const Attention& a, const Tensor& qkv, const
     using W = decltype(words);
     const std::int64_t bytes = scratch_bytes<W>(a);
     const Tensor scratch = owner_.allocate({threads_, bytes}, DType::kU8, MemoryKind::kWorkspace);
-    backward<W>(a, operands, threads_, scratch, bytes);
+    const Scratch parts{static_cast<std::byte*>(scratch.data()), bytes};
+    if (a.heads == a.kv_heads || a.batch * a.kv_heads >= threads_)
+      return backward<W>(a, operands, threads_, parts);
+    const Tensor partials =
+        floats(a.batch * a.heads * 2 * HeadExtents(a, W::kDimMultiple).elements());
+    backward_by_query_head<W>(a, operands, threads_, parts, partials.as<float>());
   });
 }
 

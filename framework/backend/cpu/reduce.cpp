@@ -32,8 +32,8 @@ Squares squares_of(Reader x, std::int64_t begin, std::int64_t end) {
     const F32 v = x.load(i, n);
     const F32 magnitude = vec::from_bits(vec::bits(v) & 0x7fffffffu);
     bad += magnitude < infinity ? F32{} : F32{} + 1.0f;
-    const F64 a = __builtin_convertvector(vec::lower(v), F64);
-    const F64 b = __builtin_convertvector(vec::upper(v), F64);
+    const F64 a = vec::widen(vec::lower(v));
+    const F64 b = vec::widen(vec::upper(v));
     low += a * a;
     high += b * b;
   });

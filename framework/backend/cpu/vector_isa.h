@@ -73,6 +73,7 @@ inline __m256 lower(F32 a) { return (__m256)__builtin_shufflevector(a, a, 0, 1, 
 inline __m256 upper(F32 a) {
   return (__m256)__builtin_shufflevector(a, a, 8, 9, 10, 11, 12, 13, 14, 15);
 }
+inline F64 widen(HalfF32 a) { return (F64)_mm512_maskz_cvtps_pd(0xff, (__m256)a); }
 inline float sum(F32 a) {
   const __m256 v = (__m256)(lower(a) + upper(a));
   return fold4(_mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1)), add4);
@@ -123,6 +124,7 @@ inline F32 round(F32 a) {
 inline F32 reciprocal(F32 a) { return 1.0f / a; }
 inline HalfF32 lower(F32 a) { return __builtin_shufflevector(a, a, 0, 1, 2, 3); }
 inline HalfF32 upper(F32 a) { return __builtin_shufflevector(a, a, 4, 5, 6, 7); }
+inline F64 widen(HalfF32 a) { return (F64)_mm256_cvtps_pd((__m128)a); }
 inline float sum(F32 a) {
   return fold4(_mm_add_ps(_mm256_castps256_ps128((__m256)a), _mm256_extractf128_ps((__m256)a, 1)),
                add4);
@@ -161,6 +163,7 @@ inline U64 multiply_low(U64 a, U64 b) { return (U64)_mm256_mul_epu32((__m256i)a,
 
 inline HalfF32 lower(F32 a) { return __builtin_shufflevector(a, a, 0, 1); }
 inline HalfF32 upper(F32 a) { return __builtin_shufflevector(a, a, 2, 3); }
+inline F64 widen(HalfF32 a) { return __builtin_convertvector(a, F64); }
 inline float sum(F32 a) { return fold4((__m128)a, add4); }
 inline float largest(F32 a) { return fold4((__m128)a, max4); }
 template <typename F>
