@@ -200,7 +200,7 @@ std::vector<Key> training_keys() {
        .unit = "steps",
        .min = 1,
        .zero_word = "never",
-       .help = "A text sample each so many steps."},
+       .help = "A text sample each so many steps, and at the end."},
       {.section = "train",
        .name = "checkpoint_every",
        .type = KeyType::kCount,

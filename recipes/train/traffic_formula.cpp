@@ -6,42 +6,155 @@ namespace trireme {
 
 namespace {
 
-// A reduce-scatter each attempted step, an all-gather each applied one: (N - 1) / N of the
-// gradients' bytes.
+// Bytes that one rank of a group sends.
+class Sent {
+ public:
+  explicit Sent(const Communicator& group) : axis_(group.axis()), group_(group) {}
+
+  void all_reduce(std::int64_t n, DType dtype) {
+    add("all_reduce", (n - piece(n) + piece(n) * others()) * size_of(dtype));
+  }
+  void all_gather(std::int64_t n, DType dtype) {
+    add("all_gather", piece(n) * others() * size_of(dtype));
+  }
+  void reduce_scatter(std::int64_t n, DType dtype) {
+    add("reduce_scatter", (n - piece(n)) * size_of(dtype));
+  }
+  // Into `out`, `times` over.
+  void put(std::int64_t times, std::map<std::string, std::int64_t>& out) const {
+    for (const auto& [operation, bytes] : bytes_) out[axis_ + "/" + operation] += times * bytes;
+  }
+
+ private:
+  std::int64_t others() const { return group_.size() - 1; }
+  std::int64_t piece(std::int64_t n) const {
+    return piece_begin(n, group_.size(), group_.rank() + 1) -
+           piece_begin(n, group_.size(), group_.rank());
+  }
+  void add(const char* operation, std::int64_t bytes) { bytes_[operation] += bytes; }
+
+  std::string axis_;
+  const Communicator& group_;
+  std::map<std::string, std::int64_t> bytes_;
+};
+
+using Formulas = std::map<std::string, std::int64_t>;
+
+std::int64_t samples_of(const Engine& engine, const Mesh& mesh, int micro) {
+  const EngineOptions& o = engine.options();
+  return std::min(o.micro_batch, o.global_batch / mesh.shape().data - micro * o.micro_batch);
+}
+
+// The number of labels; each unit's gradient: a reduce-scatter an attempted step, an all-gather an
+// applied one.
 void add_data(const Mesh& mesh, Engine& engine, std::int64_t steps, std::int64_t applied,
-              std::map<std::string, std::int64_t>& out) {
-  const std::int64_t n = mesh.data().size();
-  const std::int64_t bytes =
-      engine.stage().elements() / n * (n - 1) * size_of(engine.options().stage.unit.gradients);
-  out["data/reduce_scatter"] = steps * bytes;
-  out["data/all_gather"] = applied * bytes;
+              Formulas& out) {
+  Sent labels(mesh.data()), reduced(mesh.data()), gathered(mesh.data());
+  if (mesh.data().size() > 1) labels.all_reduce(1, DType::kF64);
+  for (const Unit* unit : engine.stage().units()) {
+    reduced.reduce_scatter(unit->layout().padded(), unit->gradients().dtype());
+    gathered.all_gather(unit->layout().padded(), unit->gradients().dtype());
+  }
+  labels.put(steps, out);
+  reduced.put(steps, out);
+  gathered.put(applied, out);
 }
 
 // Rows x columns of each cut that a send of the action list crosses.
-void add_pipeline(const Mesh& mesh, Engine& engine, std::int64_t steps,
-                  std::map<std::string, std::int64_t>& out) {
+void add_pipeline(const Mesh& mesh, Engine& engine, std::int64_t steps, Formulas& out) {
   const EngineOptions& o = engine.options();
   const std::vector<Chunk> chunks = engine.stage().chunks();
-  const std::int64_t share = o.global_batch / mesh.shape().data;
   const std::int64_t shards = o.stage.sequence_parallel ? mesh.shape().tensor : 1;
   std::int64_t elements = 0;
   for (const Action& action : engine.actions()) {
     if (!is_send(action.kind)) continue;
     const Chunk& chunk = chunks[static_cast<std::size_t>(action.chunk)];
     const Cut& cut = action.kind == Action::Kind::kSendForward ? chunk.output : chunk.input;
-    const std::int64_t samples = std::min(o.micro_batch, share - action.micro * o.micro_batch);
-    elements += samples * cut.rows_per_sample / shards * cut.columns;
+    const std::int64_t rows = samples_of(engine, mesh, action.micro) * cut.rows_per_sample;
+    elements += rows / shards * cut.columns;
   }
   out["pipeline/send"] = steps * elements * size_of(accumulation_type(o.stage.unit.compute));
+}
+
+void add_move(const TensorMove& move, std::int64_t samples, const StageOptions& stage, Sent& sent) {
+  const std::int64_t rows = samples * move.rows_per_sample;
+  const DType compute = stage.unit.compute, dtype = move.wide ? accumulation_type(compute) : compute;
+  const bool cut = stage.sequence_parallel;
+  if (move.kind == TensorMove::Kind::kGatherRows) {
+    if (cut) sent.all_gather(rows * move.columns, dtype);
+  } else if (move.kind == TensorMove::Kind::kSum && cut) {
+    sent.reduce_scatter(rows * move.columns, dtype);
+  } else {
+    const std::int64_t chunk = move.chunk_rows > 0 ? move.chunk_rows : rows;
+    for (std::int64_t done = 0; done < rows; done += chunk)
+      sent.all_reduce(std::min(chunk, rows - done) * move.columns, dtype);
+  }
+}
+
+// Indices into the list of layers of this rank's entries, chunk after chunk.
+std::vector<std::size_t> own_entries(const Mesh& mesh, const Engine& engine) {
+  const Bounds& bounds = engine.bounds();
+  std::vector<std::size_t> entries;
+  for (auto part = static_cast<std::size_t>(mesh.coord().pipeline); part + 1 < bounds.size();
+       part += static_cast<std::size_t>(mesh.shape().pipeline))
+    for (int i = bounds[part]; i < bounds[part + 1]; ++i)
+      entries.push_back(static_cast<std::size_t>(i));
+  return entries;
+}
+
+// Every use of an entry, in the order of the schedule; recomputed ones run forward twice.
+void add_tensor(const Mesh& mesh, Engine& engine, std::int64_t steps, Formulas& out) {
+  if (mesh.tensor().size() == 1) return;
+  const StageOptions& stage = engine.options().stage;
+  const std::vector<std::size_t> entries = own_entries(mesh, engine);
+  Sent sent(mesh.tensor());
+  for (const Use& use : flatten(engine.actions(), engine.stage().entries_per_chunk())) {
+    if (use.kind == Use::Kind::kBackwardWeight) continue;  // counted with its input half
+    const LayerSpec& layer = engine.layers()[entries[static_cast<std::size_t>(use.entry)]];
+    const std::int64_t samples = samples_of(engine, mesh, use.micro);
+    const bool forward = use.kind == Use::Kind::kForward;
+    if (forward || (layer.recomputable && stage.recompute == RecomputeMode::kFull))
+      for (const TensorMove& move : layer.moves.forward) add_move(move, samples, stage, sent);
+    if (!forward)
+      for (const TensorMove& move : layer.moves.backward) add_move(move, samples, stage, sent);
+  }
+  sent.put(steps, out);
+}
+
+// The sums that descriptors name: one flat buffer a group, of what lies in the own data shard.
+void add_sums(Communicator& group, SumGroup sum, Engine& engine, std::int64_t steps,
+              Formulas& out) {
+  std::int64_t elements = 0;
+  for (const Unit* unit : engine.stage().units())
+    for (const Segment& segment : unit->layout().segments())
+      if (segment.sum == sum) elements += intersect(segment.range, unit->own_shard()).size();
+  Sent sent(group);
+  sent.all_reduce(elements, engine.options().stage.unit.gradients);
+  sent.put(steps, out);
+}
+
+// [bad, sum of squares, stop, loss] each step, and who has the bad element of a skipped one.
+void add_world(const Mesh& mesh, std::int64_t steps, std::int64_t applied, Formulas& out) {
+  Sent each(mesh.world()), skipped(mesh.world());
+  each.all_reduce(4, DType::kF64);
+  skipped.all_reduce(1, DType::kF64);
+  each.put(steps, out);
+  skipped.put(steps - applied, out);
 }
 
 }  // namespace
 
 std::map<std::string, std::int64_t> traffic_formulas(const Mesh& mesh, Engine& engine,
                                                      std::int64_t steps, std::int64_t applied) {
-  std::map<std::string, std::int64_t> out;
+  Formulas out;
   add_data(mesh, engine, steps, applied, out);
   add_pipeline(mesh, engine, steps, out);
+  add_tensor(mesh, engine, steps, out);
+  add_sums(mesh.tensor(), SumGroup::kTensor, engine, steps, out);
+  if (Communicator* replicas = engine.options().optimizer.kv_replicas)
+    add_sums(*replicas, SumGroup::kKvReplicas, engine, steps, out);
+  if (mesh.ends()) add_sums(*mesh.ends(), SumGroup::kEnds, engine, steps, out);
+  add_world(mesh, steps, applied, out);
   return out;
 }
 

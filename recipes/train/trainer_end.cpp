@@ -59,7 +59,7 @@ TrainingEnd Trainer::finish(bool stopped) {
   TrainingEnd end{.stopped = stopped};
   const double seconds = now() - start_;
   const double from = now();
-  if (!stopped) end.sample = sample_text(0);
+  if (!stopped && recipe_.train.sample_every > 0) end.sample = sample_text(0);
   time_["samples"] += now() - from;
   write_trace_file();
 
