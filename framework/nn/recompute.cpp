@@ -32,10 +32,12 @@ void run_again(Module& child, Context ctx, Tape& outer, const Var& x, Tensor dy)
 }  // namespace
 
 Var Recompute::forward(const Context& ctx, const Var& x) {
+  // Without anything to train below or inside, nothing is kept either; but wrappers inside still
+  // count their backward pass.
+  if (!ctx.tape || !(x.wants_grad() || wants_grad(*child_))) return child_->forward(ctx, x);
   Context first = ctx;
   first.tape = nullptr;
   Var y = child_->forward(first, {x.value});
-  if (!ctx.tape || !(x.wants_grad() || wants_grad(*child_))) return y;
   y.grad = std::make_shared<GradSlot>();
   // The entry runs even without an output gradient: the child may communicate.
   ctx.tape->record([this, ctx, fetch = store_.keep(x.value), upstream = x.grad, slot = y.grad] {
