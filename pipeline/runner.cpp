@@ -44,7 +44,9 @@ void Runner::run(const ActionList& actions, std::span<const MicroBatch> micros,
   check(in_flight_.empty() && inputs_.empty() && gradients_.empty() && outputs_.empty() &&
             input_gradients_.empty(),
         "pipeline: the schedule left work undone");
-  if (clock_) seconds_ = clock_() - begin;
+  if (!clock_) return;
+  end_ = clock_();
+  seconds_ = end_ - begin;
 }
 
 void Runner::act(const Action& action) {

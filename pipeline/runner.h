@@ -77,6 +77,7 @@ class Runner {
   const std::vector<ActionSpan>& spans() const { return spans_; }
   // Of the last run, on that clock, waits included.
   double seconds() const { return seconds_; }
+  double end() const { return end_; }
 
  private:
   using Key = std::pair<int, int>;  // micro-batch, chunk
@@ -113,7 +114,7 @@ class Runner {
   std::vector<Chunk> chunks_;
   Clock clock_;
   std::vector<ActionSpan> spans_;
-  double seconds_ = 0;
+  double seconds_ = 0, end_ = 0;
   Tensor output_;
 
   // Of the pass that runs.

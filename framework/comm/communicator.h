@@ -70,6 +70,23 @@ struct TrafficEntry {
 };
 using Traffic = std::map<std::string, TrafficEntry>;
 
+// A tensor operation of this rank, once its wait returned. Times are of the observer's clock;
+// between `started` and `waited` the rank did other work. No span comes from a group of one rank.
+struct CommSpan {
+  std::string operation;      // "data/all_gather"
+  std::int64_t bytes = 0;     // sent to other ranks
+  int peer = -1;              // world rank of the other end of a message, or of a broadcast's root
+  std::int64_t sequence = 0;  // of the message between the two, or of the group's collectives
+  double begin = 0, started = 0;  // the call, its return
+  double waited = 0, end = 0;     // the wait, its return
+};
+
+struct CommObserver {
+  std::function<double()> clock;
+  std::function<void(const CommSpan&)>
+      finished;  // called on the rank's thread; must not communicate
+};
+
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -108,6 +125,8 @@ class Communicator {
   // What this rank is doing, for error messages, e.g. "step 12, backward of micro-batch 3". Shared
   // with split groups.
   virtual void set_place(std::string place) = 0;
+  // Follows the operations of all groups of this rank that start from now on; {} stops it.
+  virtual void set_observer(CommObserver observer) = 0;
   // Bytes sent so far by this rank over all groups split from the same world.
   virtual const Traffic& traffic() const = 0;
   virtual void reset_traffic() = 0;

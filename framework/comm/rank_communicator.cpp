@@ -83,10 +83,29 @@ Tensor RankCommunicator::check_piece(const Call& call, const Tensor& whole,
   return piece;
 }
 
-void RankCommunicator::count(const Call& call, std::int64_t bytes) {
-  TrafficEntry& entry = state_.traffic[axis() + "/" + name_of(call.kind)];
+Pending RankCommunicator::begin(Operation operation, int other, std::int64_t bytes) {
+  const Call& call = operation.call;
+  std::string name = axis() + "/" + name_of(call.kind);
+  TrafficEntry& entry = state_.traffic[name];
   entry.bytes += bytes;
   ++entry.calls;
+  if (!state_.observer.finished || size() == 1) return start(std::move(operation), other);
+  return observe(
+      {.operation = std::move(name), .bytes = bytes, .peer = call.peer, .sequence = call.sequence},
+      std::move(operation), other);
+}
+
+Pending RankCommunicator::observe(CommSpan span, Operation operation, int other) {
+  const CommObserver observer = state_.observer;
+  span.begin = observer.clock();
+  const auto pending = std::make_shared<Pending>(start(std::move(operation), other));
+  span.started = observer.clock();
+  return Pending([observer, pending, span]() mutable {
+    span.waited = observer.clock();
+    pending->wait();
+    span.end = observer.clock();
+    observer.finished(span);
+  });
 }
 
 Pending RankCommunicator::all_reduce(const Tensor& x, ReduceOp op) {
@@ -96,8 +115,7 @@ Pending RankCommunicator::all_reduce(const Tensor& x, ReduceOp op) {
   check_operand(call, x);
   // Everybody else's piece once to be summed, and the own sum to everybody else.
   const std::int64_t own = piece_elements(x.elements(), rank_);
-  count(call, (x.elements() - own + own * (size() - 1)) * size_of(x.dtype()));
-  return start({call, x, x}, 0);
+  return begin({call, x, x}, 0, (x.elements() - own + own * (size() - 1)) * size_of(x.dtype()));
 }
 
 Pending RankCommunicator::all_gather(const Tensor& piece, const Tensor& whole) {
@@ -105,8 +123,7 @@ Pending RankCommunicator::all_gather(const Tensor& piece, const Tensor& whole) {
   const Call call = collective(CallKind::kAllGather, whole.dtype(), whole.elements());
   check_operand(call, whole);
   const Tensor source = check_piece(call, whole, piece);
-  count(call, source.bytes() * (size() - 1));
-  return start({call, source, whole}, 0);
+  return begin({call, source, whole}, 0, source.bytes() * (size() - 1));
 }
 
 Pending RankCommunicator::reduce_scatter(const Tensor& whole, const Tensor& piece) {
@@ -114,8 +131,8 @@ Pending RankCommunicator::reduce_scatter(const Tensor& whole, const Tensor& piec
   const Call call = collective(CallKind::kReduceScatter, whole.dtype(), whole.elements());
   check_operand(call, whole);
   const Tensor target = check_piece(call, whole, piece);
-  count(call, (whole.elements() - target.elements()) * size_of(whole.dtype()));
-  return start({call, whole, target}, 0);
+  return begin({call, whole, target}, 0,
+               (whole.elements() - target.elements()) * size_of(whole.dtype()));
 }
 
 Pending RankCommunicator::broadcast(const Tensor& x, int root) {
@@ -123,20 +140,17 @@ Pending RankCommunicator::broadcast(const Tensor& x, int root) {
   check_member("broadcast", root);
   const Call call = collective(CallKind::kBroadcast, x.dtype(), x.elements(), root);
   check_operand(call, x);
-  count(call, rank_ == root ? x.bytes() * (size() - 1) : 0);
-  return start({call, x, x}, root);
+  return begin({call, x, x}, root, rank_ == root ? x.bytes() * (size() - 1) : 0);
 }
 
 Pending RankCommunicator::send(const Tensor& x, int to) {
   const Call call = message(CallKind::kSend, x, to);
-  count(call, to == rank_ ? 0 : x.bytes());
-  return start({call, x, {}}, to);
+  return begin({call, x, {}}, to, to == rank_ ? 0 : x.bytes());
 }
 
 Pending RankCommunicator::recv(const Tensor& x, int from) {
   const Call call = message(CallKind::kRecv, x, from);
-  count(call, 0);
-  return start({call, {}, x}, from);
+  return begin({call, {}, x}, from, 0);
 }
 
 void RankCommunicator::barrier() {

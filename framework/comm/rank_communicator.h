@@ -17,6 +17,7 @@ struct RankState {
   Backend* backend = nullptr;
   Traffic traffic;
   CallLog log;
+  CommObserver observer;
   std::string failure;  // of an earlier wait: every later call throws it again
 };
 
@@ -42,6 +43,7 @@ class RankCommunicator : public Communicator {
   void barrier() final;
 
   void set_place(std::string place) final { state_.log.set_place(std::move(place)); }
+  void set_observer(CommObserver observer) final { state_.observer = std::move(observer); }
   const Traffic& traffic() const final { return state_.traffic; }
   void reset_traffic() final { state_.traffic.clear(); }
 
@@ -64,7 +66,9 @@ class RankCommunicator : public Communicator {
   void check_operand(const Call& call, const Tensor& x) const;
   void check_member(const char* operation, int rank) const;
   Tensor check_piece(const Call& call, const Tensor& whole, const Tensor& piece) const;
-  void count(const Call& call, std::int64_t bytes);
+  // Counts and starts an operation that sends so many bytes.
+  Pending begin(Operation operation, int other, std::int64_t bytes);
+  Pending observe(CommSpan span, Operation operation, int other);
   std::int64_t piece_elements(std::int64_t n, int index) const;
 
   int rank_;

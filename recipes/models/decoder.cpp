@@ -140,15 +140,21 @@ std::vector<LayerSpec> decoder_layers(const ModelOptions& o) {
   const auto tokens = static_cast<double>(o.sequence), hidden = static_cast<double>(o.hidden);
   std::vector<LayerSpec> list;
   list.push_back({"embedding", tokens * hidden, false, cut,
-                  [o](BuildContext& b) { return build_embedding(o, b); }});
+                  [o](BuildContext& b) { return build_embedding(o, b); },
+                  embedding_moves(o.sequence, o.hidden)});
+  TensorMoves block = linear_pair_moves(o.sequence, o.hidden, o.hidden);  // attention
+  block += linear_pair_moves(o.sequence, o.hidden, o.hidden);             // MLP
   for (std::int64_t i = 0; i < o.layers; ++i) {
     const std::string name = "layers." + std::to_string(i);
-    list.push_back({name, block_flops(o), true, cut, [o, name](BuildContext& b) -> ModulePtr {
+    list.push_back({name, block_flops(o), true, cut,
+                    [o, name](BuildContext& b) -> ModulePtr {
                       return std::make_unique<DecoderLayer>(o, b, name);
-                    }});
+                    },
+                    block});
   }
   list.push_back({"head", tokens * 2 * hidden * static_cast<double>(o.vocab), false, Cut{},
-                  [o](BuildContext& b) { return build_head(o, b); }});
+                  [o](BuildContext& b) { return build_head(o, b); },
+                  head_moves(o.sequence, o.hidden, HeadOptions{}.chunk_rows)});
   return list;
 }
 

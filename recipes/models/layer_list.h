@@ -12,6 +12,7 @@
 #include "framework/nn/module.h"
 #include "framework/nn/norm.h"
 #include "pipeline/runner.h"
+#include "recipes/models/tensor_moves.h"
 #include "tensor_parallel/regions.h"
 
 namespace trireme {
@@ -47,6 +48,7 @@ struct LayerSpec {
   bool recomputable = false;
   Cut output;  // what it hands on
   std::function<ModulePtr(BuildContext&)> build;
+  TensorMoves moves;
 };
 
 // Throws Error for sizes that no rank layout could train (zero layers, odd rotary heads, ...).

@@ -89,14 +89,17 @@ std::vector<LayerSpec> mlp_layers(const ModelOptions& o) {
   list.push_back(
       {"embedding", static_cast<double>(o.sequence * o.hidden), false,
        Cut{.rows_per_sample = 1, .columns = o.sequence * o.hidden},
-       [o](BuildContext& b) -> ModulePtr { return std::make_unique<WindowEmbedding>(o, b); }});
+       [o](BuildContext& b) -> ModulePtr { return std::make_unique<WindowEmbedding>(o, b); },
+       embedding_moves(o.sequence, o.hidden)});
   const Cut cut{.rows_per_sample = 1, .columns = o.hidden};
   for (std::int64_t i = 0; i < o.layers; ++i)
     list.push_back(
         {"layers." + std::to_string(i), block_flops(o, i), true, cut,
-         [o, i](BuildContext& b) -> ModulePtr { return std::make_unique<MlpBlock>(o, b, i); }});
+         [o, i](BuildContext& b) -> ModulePtr { return std::make_unique<MlpBlock>(o, b, i); },
+         linear_pair_moves(1, i == 0 ? o.sequence * o.hidden : o.hidden, o.hidden)});
   list.push_back({"head", 2.0 * static_cast<double>(o.hidden * o.vocab), false, Cut{},
-                  [o](BuildContext& b) { return build_classes(o, b); }});
+                  [o](BuildContext& b) { return build_classes(o, b); },
+                  head_moves(1, o.hidden, HeadOptions{}.chunk_rows)});
   return list;
 }
 

@@ -55,8 +55,9 @@ struct RunReport {
 std::string report_json(const RunReport& report);
 void write_report(Files& files, const std::string& path, const RunReport& report);
 
-// Tables: of memory the rank with the most bytes of each kind, of traffic the sum over ranks, time
-// by phase, bubble. Where counts differ from their formula, a line says on how many ranks.
+// Tables: of memory the rank with the most bytes of each kind, of traffic the sum over ranks
+// (without operations that move nothing), time by phase, bubble. Where counts differ from their
+// formula, a line says on how many ranks.
 std::string report_text(const RunReport& report);
 
 }  // namespace trireme

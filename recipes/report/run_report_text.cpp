@@ -89,12 +89,13 @@ std::string traffic_text(const RunReport& report) {
   Rows rows{{"traffic of all ranks", "calls", "bytes", "formula"}};
   std::string notes;
   for (const auto& [operation, sum] : sums) {
+    if (sum.bytes == 0 && sum.formula.value_or(0) == 0) continue;  // groups of one rank, receives
     rows.push_back({operation, grouped(sum.calls), bytes_text(sum.bytes),
                     without[operation] ? "-" : maybe_bytes(sum.formula)});
     if (wrong[operation] > 0)
       notes += differs_line(operation, wrong[operation], report.ranks.size());
   }
-  return table_text(rows) + notes + "\n";
+  return rows.size() == 1 ? "" : table_text(rows) + notes + "\n";
 }
 
 std::string time_text(const RunReport& report) {

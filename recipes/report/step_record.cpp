@@ -5,6 +5,18 @@
 
 namespace trireme {
 
+namespace {
+
+// "1.21/2.00 GiB", or where that would read 0.0: "3.20 MiB/2.00 GiB".
+std::string memory_text(std::int64_t bytes, std::int64_t limit) {
+  constexpr std::int64_t kTenthOfGiB = (std::int64_t{1} << 30) / 10;
+  if (bytes < kTenthOfGiB || (limit > 0 && limit < kTenthOfGiB))
+    return bytes_text(bytes) + (limit > 0 ? "/" + bytes_text(limit) : "");
+  return gib_text(bytes) + (limit > 0 ? "/" + gib_text(limit) : "") + " GiB";
+}
+
+}  // namespace
+
 std::string step_line(const StepRecord& record) {
   const double done = static_cast<double>(record.step) / static_cast<double>(record.steps);
   const bool small = record.grad_norm < 0.1;
@@ -19,9 +31,7 @@ std::string step_line(const StepRecord& record) {
   if (record.flops_per_s > 0 && record.measured_peak > 0)
     text +=
         join(" (", percent_text(record.flops_per_s / record.measured_peak), " of measured peak)");
-  text += join(" mem ", gib_text(record.memory));
-  if (record.memory_limit > 0) text += join("/", gib_text(record.memory_limit));
-  text += " GiB";
+  text += " mem " + memory_text(record.memory, record.memory_limit);
   if (record.bubble) text += join(" bubble ", percent_text(*record.bubble));
   if (record.remaining) text += join(" eta ", duration_text(*record.remaining));
   return text;

@@ -58,11 +58,10 @@ RankReport rank_report(const Mesh& mesh, Engine& engine, const MemoryLedger& led
   report.name = prefix.substr(1, prefix.rfind(']') - 1);
   report.memory = memory_of(engine, ledger);
   const auto formulas = traffic_formulas(mesh, engine, traffic.steps, traffic.applied);
-  for (const auto& [operation, entry] : traffic.bytes) {
-    TrafficCell cell{.bytes = entry.bytes, .calls = entry.calls};
-    if (const auto it = formulas.find(operation); it != formulas.end()) cell.formula = it->second;
-    report.traffic[operation] = cell;
-  }
+  for (const auto& [operation, entry] : traffic.bytes)
+    report.traffic[operation] = {.bytes = entry.bytes, .calls = entry.calls};
+  for (const auto& [operation, bytes] : formulas)  // also of what should have been sent but was not
+    if (bytes > 0 || report.traffic.contains(operation)) report.traffic[operation].formula = bytes;
   return report;
 }
 

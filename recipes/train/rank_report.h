@@ -3,8 +3,7 @@
 // Formulas at stage 0 (ZeRO, arXiv 1910.02054, section 3, with this rank's elements Psi after
 // tensor and pipeline splits, padding included): weights in the compute type, gradients in
 // precision.gradients, masters (where weights are narrower than f32) and moments in f32 (f64 for
-// f64). Data traffic of a step: a reduce-scatter and an all-gather of the gradients, (N - 1) / N of
-// their bytes each.
+// f64). Those of traffic: traffic_formula.h.
 #pragma once
 
 #include <map>

@@ -78,7 +78,8 @@ void add_pipeline(const Mesh& mesh, Engine& engine, std::int64_t steps, Formulas
 
 void add_move(const TensorMove& move, std::int64_t samples, const StageOptions& stage, Sent& sent) {
   const std::int64_t rows = samples * move.rows_per_sample;
-  const DType compute = stage.unit.compute, dtype = move.wide ? accumulation_type(compute) : compute;
+  const DType compute = stage.unit.compute,
+              dtype = move.wide ? accumulation_type(compute) : compute;
   const bool cut = stage.sequence_parallel;
   if (move.kind == TensorMove::Kind::kGatherRows) {
     if (cut) sent.all_gather(rows * move.columns, dtype);

@@ -23,14 +23,6 @@ std::unique_ptr<Backend> attached_backend(const Recipe& recipe, Communicator& wo
   return backend;
 }
 
-std::string span_name(const Action& action) {
-  const char* kind = action.kind == Action::Kind::kForward          ? "F "
-                     : action.kind == Action::Kind::kBackwardWeight ? "W "
-                                                                    : "B ";
-  return kind + std::to_string(action.micro) +
-         (action.chunk > 0 ? "." + std::to_string(action.chunk) : "");
-}
-
 }  // namespace
 
 Trainer::Trainer(const RunInputs& inputs, Communicator& world)
@@ -41,6 +33,7 @@ Trainer::Trainer(const RunInputs& inputs, Communicator& world)
       mesh_(world, mesh_shape(recipe_)),
       engine_(engine_options(recipe_), mesh_, *backend_),
       skipped_batches_(recipe_.data.skip),
+      trace_(world, [this] { return now(); }),
       flops_per_sample_(training_flops_per_sample(engine_.layers())) {
   engine_.runner().set_clock([this] { return now(); });
   start_ = now();
@@ -74,6 +67,8 @@ bool Trainer::samples(std::int64_t index) const {
 
 EngineStep Trainer::step(std::int64_t index) {
   const Traffic before = world_.traffic();
+  const bool traced = parse_step_range(recipe_.train.trace).contains(index + 1);
+  if (traced) trace_.begin_step();
   const double begin = now();
   const EngineStep result = engine_.train(index, training_samples(), inputs_.signals.load() > 0);
   const double end = now();
@@ -93,7 +88,7 @@ EngineStep Trainer::step(std::int64_t index) {
   time_["reduction and update"] += end - begin - pipeline;
   busy_ += busy;
   walled_ += pipeline;
-  if (parse_step_range(recipe_.train.trace).contains(index + 1)) trace_step(index, begin, end);
+  if (traced) trace_.end_step(index + 1, begin, end, engine_.runner());
   return result;
 }
 
@@ -172,20 +167,6 @@ std::string Trainer::sample_text(std::int64_t request) {
     ids.assign(ids.end() - std::min<std::ptrdiff_t>(std::ssize(ids), kPromptTokens), ids.end());
   ids.insert(ids.end(), text.begin(), text.end());
   return inputs_.tokenizer.decode(ids);
-}
-
-void Trainer::trace_step(std::int64_t index, double begin, double end) {
-  const auto event = [&](const std::string& stream, const std::string& name, double from,
-                         double to) {
-    trace_.push_back({.rank = world_.rank(),
-                      .stream = stream,
-                      .name = name,
-                      .begin_ns = static_cast<std::int64_t>(from * 1e9),
-                      .duration_ns = static_cast<std::int64_t>((to - from) * 1e9)});
-  };
-  event("steps", "step " + std::to_string(index + 1), begin, end);
-  for (const ActionSpan& span : engine_.runner().spans())
-    event("compute", span_name(span.action), span.begin, span.end);
 }
 
 TrainingEnd Trainer::run() {

@@ -14,9 +14,9 @@
 #include "framework/data/samples.h"
 #include "framework/data/tokenizer.h"
 #include "recipes/cli/recipe.h"
-#include "recipes/report/trace.h"
 #include "recipes/train/rank_report.h"
 #include "recipes/train/run_voice.h"
+#include "recipes/train/step_trace.h"
 
 namespace trireme {
 
@@ -50,7 +50,6 @@ class Trainer {
   std::string sample_text(std::int64_t request);
   std::vector<std::int32_t> prompt() const;
   SampleSource training_samples() const;
-  void trace_step(std::int64_t index, double begin, double end);
   void write_trace_file();
   TrainingEnd finish(bool stopped);
   double now()
@@ -68,7 +67,7 @@ class Trainer {
   SkippedBatches skipped_batches_;
   CountedTraffic traffic_;
   std::map<std::string, double> time_;  // seconds by phase
-  std::vector<TraceEvent> trace_;
+  StepTrace trace_;
   std::optional<double> validation_;  // of the step at hand
   double flops_per_sample_ = 0;
   double busy_ = 0, walled_ = 0;  // of schedules run: computing, and in all

@@ -1,6 +1,5 @@
 // The end of a run: the last sample, the report gathered from all ranks, the trace.
 #include <algorithm>
-#include <sstream>
 
 #include "pipeline/simulator.h"
 #include "recipes/train/gather.h"
@@ -9,25 +8,6 @@
 namespace trireme {
 
 namespace {
-
-// A line each: stream, begin, duration, name.
-std::string encode_trace(const std::vector<TraceEvent>& events) {
-  std::ostringstream out;
-  for (const TraceEvent& e : events)
-    out << e.stream << "\t" << e.begin_ns << "\t" << e.duration_ns << "\t" << e.name << "\n";
-  return std::move(out).str();
-}
-
-void decode_trace(const std::string& text, int rank, std::vector<TraceEvent>& events) {
-  std::istringstream in(text);
-  for (std::string stream; std::getline(in, stream, '\t');) {
-    TraceEvent event{.rank = rank, .stream = stream};
-    in >> event.begin_ns >> event.duration_ns;
-    in.ignore(1);
-    std::getline(in, event.name);
-    events.push_back(std::move(event));
-  }
-}
 
 // Of equal stages with this schedule; backward costs twice a forward, recomputation one more.
 double predicted(const EngineOptions& o, const MeshShape& mesh) {
@@ -42,7 +22,8 @@ double predicted(const EngineOptions& o, const MeshShape& mesh) {
 
 void Trainer::write_trace_file() {
   if (recipe_.train.trace.empty()) return;
-  const std::vector<std::string> all = gather_texts(world_, *backend_, encode_trace(trace_));
+  const std::vector<std::string> all =
+      gather_texts(world_, *backend_, encode_trace(trace_.events()));
   if (!speaks()) return;
   std::vector<TraceEvent> events;
   TraceOptions options;

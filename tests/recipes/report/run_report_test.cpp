@@ -19,6 +19,7 @@ RunReport example() {
     one.memory["host"]["optimizer"] = {0, 0, {}, {}};
     one.traffic["data/reduce_scatter"] = {1000, 10, 1000};
     one.traffic["world/all_reduce"] = {24, 3, {}};
+    one.traffic["data/all_gather"] = {0, 7, 0};  // moves nothing: not in the table
     report.ranks.push_back(one);
   }
   report.time = {{"forward", 10}, {"backward", 20}, {"optimizer", 10}};
@@ -68,6 +69,16 @@ TEST(RunReport, TextIsATable) {
             "pipeline bubble 11%, predicted 10%\n"
             "\n"
             "2,000 steps, 1,234,567 tokens in 40s (30.9k tok/s); loss 1.5000\n");
+}
+
+TEST(RunReport, WhatShouldHaveBeenSentIsShown) {
+  RunReport report = example();
+  report.ranks[1].traffic["data/all_gather"].formula = 8;
+  const std::string text = report_text(report);
+  EXPECT_NE(text.find("data/all_gather          14       0 B       8 B\n"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("data/all_gather differs from its formula on 1 of 2 ranks"),
+            std::string::npos);
 }
 
 TEST(RunReport, EmptyPartsAreLeftOut) {

@@ -53,6 +53,14 @@ TEST(StepLine, LeavesOutWhatNobodyComputed) {
             "step 120/2000 6.0% loss nan |g| 0.0012 lr 2.9e-4 skipped 2 18.4k tok/s mem 1.21 GiB");
 }
 
+TEST(StepLine, SmallMemoryIsInSmallerUnits) {
+  StepRecord record = example();
+  record.memory = 3 << 20;
+  EXPECT_NE(step_line(record).find(" mem 3.00 MiB/2.00 GiB "), std::string::npos);
+  record.memory_limit = 0;
+  EXPECT_NE(step_line(record).find(" mem 3.00 MiB bubble"), std::string::npos);
+}
+
 TEST(MetricsLine, HasTheContractsKeysAndEveryBit) {
   StepRecord record = example();
   auto json = nlohmann::json::parse(metrics_line(record));
