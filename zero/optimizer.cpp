@@ -15,20 +15,6 @@ Tensor slice(const Tensor& flat, Range range) {
   return flat.elements_at(range.begin, {range.size()});
 }
 
-// `values_of` fills one parameter's local matrix.
-void fill_master(Backend& backend, const Unit& unit, const Tensor& master,
-                 const std::function<void(const ParameterSpec&, double*)>& values_of) {
-  for (std::size_t p = 0; p < unit.parameters().size(); ++p) {
-    const ParameterSpec& spec = unit.parameters()[p]->spec();
-    std::vector<double> values(static_cast<std::size_t>(spec.shape.elements()));
-    if (values.empty()) continue;
-    values_of(spec, values.data());
-    upload_doubles(
-        backend, values,
-        master.elements_at(unit.layout().offset(static_cast<std::int64_t>(p)), spec.shape));
-  }
-}
-
 }  // namespace
 
 ZeroOptimizer::ZeroOptimizer(std::vector<Unit*> units, Backend& backend, const Mesh& mesh,
@@ -40,13 +26,9 @@ ZeroOptimizer::ZeroOptimizer(std::vector<Unit*> units, Backend& backend, const M
   for (Unit* unit : units) {
     State state{.unit = unit, .master = unit->weights()};
     const DType wide = accumulation_type(unit->weights().dtype());
-    if (wide != unit->weights().dtype()) {
+    if (wide != unit->weights().dtype())
       state.master = backend.zeros(unit->weights().shape(), wide, MemoryKind::kOptimizer);
-      // Masters start from the unrounded initial values.
-      fill_master(backend, *unit, state.master, [&](const ParameterSpec& spec, double* out) {
-        initial_values(spec, options.seed, out);
-      });
-    }
+    unit->fill_initial(options.seed, state.own_master());
     for (int i = 0; i < moments(options.optimizer); ++i)
       state.moments.push_back(backend.zeros(unit->weights().shape(), wide, MemoryKind::kOptimizer));
     states_.push_back(std::move(state));
@@ -54,12 +36,7 @@ ZeroOptimizer::ZeroOptimizer(std::vector<Unit*> units, Backend& backend, const M
 }
 
 void ZeroOptimizer::load_values(const SectionSource& source) {
-  for (const State& state : states_) {
-    state.unit->load_values(source);
-    if (state.master.dtype() != state.unit->weights().dtype())
-      fill_master(backend_, *state.unit, state.master,
-                  [&](const ParameterSpec& spec, double* out) { local_values(spec, source, out); });
-  }
+  for (const State& state : states_) state.unit->load_values(source, state.own_master());
 }
 
 bool ZeroOptimizer::has_group(SumGroup group) const {

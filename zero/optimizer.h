@@ -63,6 +63,10 @@ class ZeroOptimizer {
     Unit* unit;
     Tensor master;  // the unit's weights themselves when they are wide
     std::vector<Tensor> moments;
+    // The master if it is more than the weights, else undefined.
+    Tensor own_master() const {
+      return master.dtype() == unit->weights().dtype() ? Tensor() : master;
+    }
   };
 
   void sum_group(SumGroup group, Communicator& comm);

@@ -1,5 +1,7 @@
 #include "zero/unit.h"
 
+#include <algorithm>
+
 #include "framework/backend/host_values.h"
 #include "framework/base/error.h"
 
@@ -32,26 +34,32 @@ Unit::Unit(std::string name, std::vector<Parameter*> parameters, Backend& backen
       parameter.grad = gradients_.elements_at(offset, parameter.spec().shape);
     has_trainable_ |= parameter.spec().trainable;
   }
-  fill_weights(options.seed);
 }
 
-void Unit::fill_weights(std::uint64_t seed) {
-  for (Parameter* parameter : parameters_) {
-    const std::int64_t n = parameter->spec().shape.elements();
-    if (n == 0) continue;
-    std::vector<double> values(static_cast<std::size_t>(n));
-    initial_values(parameter->spec(), seed, values.data());
-    upload_doubles(backend_, values, parameter->value);
+void Unit::fill(std::size_t index, const SectionSource& source, const Tensor& master) {
+  constexpr std::int64_t kPieceElements = 1 << 18;
+  const ParameterSpec& spec = parameters_[index]->spec();
+  const std::int64_t rows = local_rows(spec), columns = local_columns(spec);
+  const std::int64_t step =
+      std::max<std::int64_t>(1, kPieceElements / std::max<std::int64_t>(1, columns));
+  std::vector<double> values;
+  for (std::int64_t row = 0; row < rows && columns > 0; row += step) {
+    const std::int64_t count = std::min(step, rows - row);
+    values.resize(static_cast<std::size_t>(count * columns));
+    local_values(spec, source, row, count, values.data());
+    const std::int64_t at = layout_.offset(static_cast<std::int64_t>(index)) + row * columns;
+    upload_doubles(backend_, values, weights_.elements_at(at, {count * columns}));
+    if (master) upload_doubles(backend_, values, master.elements_at(at, {count * columns}));
   }
 }
 
-void Unit::load_values(const SectionSource& source) {
-  for (Parameter* parameter : parameters_) {
-    std::vector<double> values(static_cast<std::size_t>(parameter->spec().shape.elements()));
-    if (values.empty()) continue;
-    local_values(parameter->spec(), source, values.data());
-    upload_doubles(backend_, values, parameter->value);
-  }
+void Unit::fill_initial(std::uint64_t seed, const Tensor& master) {
+  for (std::size_t p = 0; p < parameters_.size(); ++p)
+    fill(p, initial_values(parameters_[p]->spec().init, seed), master);
+}
+
+void Unit::load_values(const SectionSource& source, const Tensor& master) {
+  for (std::size_t p = 0; p < parameters_.size(); ++p) fill(p, source, master);
 }
 
 void Unit::begin_step(std::int64_t backward_uses) {

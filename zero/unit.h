@@ -23,13 +23,11 @@ namespace trireme {
 struct UnitOptions {
   DType compute = DType::kF32;    // of the weights
   DType gradients = DType::kF32;  // of the gradient buffer
-  std::uint64_t seed = 0;         // of initial values
 };
 
 class Unit {
  public:
-  // Allocates, fills the weights with their initial values and points the parameters into the
-  // buffers.
+  // Allocates zeros and points the parameters into the buffers.
   Unit(std::string name, std::vector<Parameter*> parameters, Backend& backend, Communicator& data,
        const UnitOptions& options);
 
@@ -51,9 +49,11 @@ class Unit {
   // Waits for the reduction: then the own shard of gradients() holds the sum over data ranks.
   void finish_reduction();
 
-  // Replaces all weights, e.g. by those of a checkpoint. Masters belong to the optimizer: its
-  // load_values does both.
-  void load_values(const SectionSource& source);
+  // Sets all weights, and `master` (padded, wider; may be undefined) to the same values before
+  // rounding: to their initial values, or to those of logical tensors, e.g. a checkpoint's. Works
+  // in pieces of bounded size.
+  void fill_initial(std::uint64_t seed, const Tensor& master);
+  void load_values(const SectionSource& source, const Tensor& master);
 
   const Tensor& weights() const { return weights_; }      // (padded) compute type
   const Tensor& gradients() const { return gradients_; }  // (padded)
@@ -62,7 +62,7 @@ class Unit {
   std::vector<double> values_of(const Parameter& parameter) const;
 
  private:
-  void fill_weights(std::uint64_t seed);
+  void fill(std::size_t parameter, const SectionSource& source, const Tensor& master);
 
   std::string name_;
   std::vector<Parameter*> parameters_;

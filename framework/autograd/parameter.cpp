@@ -39,42 +39,40 @@ Parameter::Parameter(ParameterSpec spec) : spec_(std::move(spec)) {
   }
 }
 
-void local_values(const ParameterSpec& spec, const SectionSource& source, double* out) {
-  const Extents local = matrix(spec.shape);
-  std::fill_n(out, local.rows * local.columns, 0.0);
-  for (const Section& s : spec.sections)
-    if (s.rows * local.columns > 0)
-      source(s, local.columns,
-             {out + s.local_row * local.columns, static_cast<std::size_t>(s.rows * local.columns)});
-}
+std::int64_t local_rows(const ParameterSpec& spec) { return matrix(spec.shape).rows; }
+std::int64_t local_columns(const ParameterSpec& spec) { return matrix(spec.shape).columns; }
 
-namespace {
-
-double initial_value(const Init& init, RngKey key, std::uint64_t index) {
-  switch (init.kind) {
-    case Init::Kind::kZeros:
-      return 0.0;
-    case Init::Kind::kOnes:
-      return 1.0;
-    case Init::Kind::kNormal:
-      return init.std * random_normal(key, index);
+void local_values(const ParameterSpec& spec, const SectionSource& source, std::int64_t first_row,
+                  std::int64_t rows, double* out) {
+  const std::int64_t columns = local_columns(spec);
+  std::fill_n(out, rows * columns, 0.0);
+  for (const Section& section : spec.sections) {
+    const std::int64_t begin = std::max(section.local_row, first_row);
+    const std::int64_t end = std::min(section.local_row + section.rows, first_row + rows);
+    if (begin >= end || columns == 0) continue;
+    Section part = section;
+    part.local_row = begin;
+    part.global_row += begin - section.local_row;
+    part.rows = end - begin;
+    source(part, columns,
+           {out + (begin - first_row) * columns, static_cast<std::size_t>(part.rows * columns)});
   }
-  return 0.0;
 }
 
-}  // namespace
-
-void initial_values(const ParameterSpec& spec, std::uint64_t seed, double* out) {
-  const auto draw = [&](const Section& s, std::int64_t columns, std::span<double> rectangle) {
+SectionSource initial_values(const Init& init, std::uint64_t seed) {
+  return [init, seed](const Section& s, std::int64_t columns, std::span<double> rectangle) {
+    if (init.kind != Init::Kind::kNormal) {
+      std::fill(rectangle.begin(), rectangle.end(), init.kind == Init::Kind::kOnes ? 1.0 : 0.0);
+      return;
+    }
     const RngKey key = key_from_seed(seed).child(s.name);
     const std::int64_t whole = matrix(s.logical).columns;
     for (std::int64_t i = 0; i < s.rows; ++i)
-      for (std::int64_t j = 0; j < columns; ++j)
-        rectangle[static_cast<std::size_t>(i * columns + j)] = initial_value(
-            spec.init, key,
-            static_cast<std::uint64_t>((s.global_row + i) * whole + s.global_column + j));
+      random_normals(key, static_cast<std::uint64_t>((s.global_row + i) * whole + s.global_column),
+                     rectangle.subspan(static_cast<std::size_t>(i * columns),
+                                       static_cast<std::size_t>(columns)));
+    for (double& value : rectangle) value *= init.std;
   };
-  local_values(spec, draw, out);
 }
 
 Section whole_section(std::string name, Shape shape) {

@@ -80,19 +80,23 @@ class Parameter {
 
 using ParameterFn = std::function<void(Parameter&)>;
 
-// Gives the values of one section: its rectangle of the logical tensor, section.rows x `columns`,
-// row-major.
+// Gives the values of one section, or of some of its rows: a rectangle of the logical tensor,
+// section.rows x `columns`, row-major.
 using SectionSource =
     std::function<void(const Section& section, std::int64_t columns, std::span<double> rectangle)>;
 
-// A local matrix put together from its sections; padding becomes 0. `out` has
-// spec.shape.elements() entries.
-void local_values(const ParameterSpec& spec, const SectionSource& source, double* out);
+// Rows [first_row, first_row + rows) of a local matrix, put together from its sections; padding
+// becomes 0. `out` has `rows` rows. A vector is a matrix of one column.
+void local_values(const ParameterSpec& spec, const SectionSource& source, std::int64_t first_row,
+                  std::int64_t rows, double* out);
+// Extents of the local matrix.
+std::int64_t local_rows(const ParameterSpec& spec);
+std::int64_t local_columns(const ParameterSpec& spec);
 
-// Initial values, from one scalar routine on the CPU: element (i, j) of a logical
-// tensor is std * random_normal(key_from_seed(seed).child(section name), i * columns + j), so
-// weights do not depend on the layout.
-void initial_values(const ParameterSpec& spec, std::uint64_t seed, double* out);
+// Initial values, from one scalar routine on the CPU: element (i, j) of a logical tensor is
+// std * random_normal(key_from_seed(seed).child(section name), i * columns + j), so weights do not
+// depend on the layout.
+SectionSource initial_values(const Init& init, std::uint64_t seed);
 
 // Section of a whole, unsharded parameter: name, shape as given.
 Section whole_section(std::string name, Shape shape);

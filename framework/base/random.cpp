@@ -54,16 +54,40 @@ double random_uniform(RngKey key, std::uint64_t index) {
   return static_cast<double>(((static_cast<std::uint64_t>(w[0]) << 32) | w[1]) >> 11) * 0x1p-53;
 }
 
-double random_normal(RngKey key, std::uint64_t index) {
-  const auto w = philox(key, index);
-  const auto wide = [&](int i) {
-    return static_cast<double>(((static_cast<std::uint64_t>(w[static_cast<std::size_t>(i)]) << 32) |
-                                w[static_cast<std::size_t>(i) + 1]) >>
-                               11) *
+namespace {
+
+struct NormalPair {
+  double even, odd;
+};
+
+NormalPair normal_pair(RngKey key, std::uint64_t block) {
+  const auto w = philox(key, block);
+  const auto uniform = [&](std::size_t i) {
+    return static_cast<double>(((static_cast<std::uint64_t>(w[i]) << 32) | w[i + 1]) >> 11) *
            0x1p-53;
   };
-  const double radius = std::sqrt(-2.0 * std::log(1.0 - wide(0)));
-  return radius * std::cos(2.0 * std::numbers::pi * wide(2));
+  const double radius = std::sqrt(-2.0 * std::log(1.0 - uniform(0)));
+  const double angle = 2.0 * std::numbers::pi * uniform(2);
+  return {radius * std::cos(angle), radius * std::sin(angle)};
+}
+
+}  // namespace
+
+void random_normals(RngKey key, std::uint64_t first, std::span<double> out) {
+  std::size_t i = 0;
+  if (first % 2 == 1 && !out.empty()) out[i++] = normal_pair(key, first / 2).odd;
+  for (; i + 1 < out.size(); i += 2) {
+    const NormalPair pair = normal_pair(key, (first + i) / 2);
+    out[i] = pair.even;
+    out[i + 1] = pair.odd;
+  }
+  if (i < out.size()) out[i] = normal_pair(key, (first + i) / 2).even;
+}
+
+double random_normal(RngKey key, std::uint64_t index) {
+  double value = 0;
+  random_normals(key, index, {&value, 1});
+  return value;
 }
 
 std::uint32_t dropout_threshold(double p) {

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 namespace trireme {
@@ -33,8 +34,10 @@ std::uint32_t random_word(RngKey key, std::uint64_t index);
 // Uniform in [0, 1) with 24 bits, from one word.
 inline float uniform_from(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 
-// Standard normal for element `index`: Box-Muller in double over the two 64-bit halves of block
-// `index`. One scalar routine, so initial weights have the same bits on every backend and layout.
+// Standard normals for elements first, first + 1, ...: Box-Muller in double over block index / 2,
+// even elements by the cosine and odd ones by the sine. One scalar routine, so initial weights have
+// the same bits on every backend and layout, however a range is cut.
+void random_normals(RngKey key, std::uint64_t first, std::span<double> out);
 double random_normal(RngKey key, std::uint64_t index);
 double random_uniform(RngKey key, std::uint64_t index);  // [0, 1), 53 bits, from block `index`
 

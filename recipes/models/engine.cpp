@@ -51,7 +51,6 @@ Engine::Engine(const EngineOptions& options, Mesh& mesh, Backend& backend)
       layers_(layer_list(options.model)),
       bounds_(partition_of(options, mesh.shape().pipeline)),
       actions_(checked_actions(options, mesh)) {
-  options_.stage.unit.seed = options_.seed;
   options_.optimizer.seed = options_.seed;
   if (options_.model.family == Family::kDecoder && options_.model.kv_heads < mesh.shape().tensor)
     options_.optimizer.kv_replicas = &mesh.kv_replicas(static_cast<int>(options_.model.kv_heads));

@@ -36,9 +36,11 @@ HeadResult run_head(int ranks, std::int64_t vocab, std::int64_t columns,
     head.visit([&](Parameter& p) { parameters.push_back(&p); });
     Unit unit("head", parameters, backend, mesh.data(),
               {.compute = DType::kF64, .gradients = DType::kF64});
-    unit.load_values([&](const Section& s, std::int64_t, std::span<double> out) {
-      std::copy_n(table.begin() + s.global_row * columns, out.size(), out.begin());
-    });
+    unit.load_values(
+        [&](const Section& s, std::int64_t, std::span<double> out) {
+          std::copy_n(table.begin() + s.global_row * columns, out.size(), out.begin());
+        },
+        {});
     Tape tape;
     LossTarget target{.labels = ids(backend, labels),
                       .seed = 1.0 / static_cast<double>(labels.size()),
@@ -122,9 +124,9 @@ TEST(Pitfall, P6_RowBiasAddedOnce) {
       row.visit([&](Parameter& p) { parameters.push_back(&p); });
       Unit unit("row", parameters, backend, *alone,
                 {.compute = DType::kF64, .gradients = DType::kF64});
-      unit.load_values([](const Section&, std::int64_t, std::span<double> out) {
-        std::fill(out.begin(), out.end(), 1.0);
-      });
+      unit.load_values([](const Section&, std::int64_t,
+                          std::span<double> out) { std::fill(out.begin(), out.end(), 1.0); },
+                       {});
       Tape tape;
       const Context ctx{.backend = backend, .tape = &tape, .tokens = 2, .compute = DType::kF64};
       const Var y = row.forward(

@@ -15,6 +15,8 @@ TEST(Unit, PointsParametersIntoItsBuffers) {
     ParameterSpec frozen = toy_spec("frozen", 3);
     frozen.trainable = false;
     ToyUnit toy({toy_spec("a", 5), frozen, toy_spec("empty", 0)}, backend, world);
+    EXPECT_EQ(toy.values(0), std::vector<double>(5, 0.0));
+    toy.unit().fill_initial(1, {});
     EXPECT_EQ(toy.values(0), std::vector<double>(5, 1.0));
     EXPECT_EQ(toy.parameter(1).value.data(), toy.unit().weights().elements_at(5, {3}).data());
     EXPECT_FALSE(toy.parameter(1).grad);

@@ -17,7 +17,7 @@ ParameterSpec matrix(std::int64_t rows, std::int64_t columns, std::vector<Sectio
 
 std::vector<double> initial(const ParameterSpec& spec, std::uint64_t seed = 5) {
   std::vector<double> out(static_cast<std::size_t>(spec.shape.elements()), -1);
-  initial_values(spec, seed, out.data());
+  local_values(spec, initial_values(spec.init, seed), 0, local_rows(spec), out.data());
   return out;
 }
 
@@ -71,7 +71,7 @@ TEST(Parameter, LocalValuesAskForEachRectangleOnce) {
         asked += s.name;
         std::fill(rectangle.begin(), rectangle.end(), s.name == "a" ? 1.0 : 2.0);
       },
-      out.data());
+      0, 5, out.data());
   EXPECT_EQ(asked, "ab");
   EXPECT_EQ(out, (std::vector<double>{1, 1, 0, 0, 2, 2, 2, 2, 0, 0}));
 }
