@@ -150,6 +150,7 @@ std::vector<double> shift_gradients(const std::vector<std::int32_t>& labels, Sch
     shift.visit([&](Parameter& p) { parameters.push_back(&p); });
     Unit unit("shift", parameters, backend, mesh.data(),
               {.compute = DType::kF64, .gradients = DType::kF64});
+    upload_doubles(backend, std::vector<double>{1.0}, parameters[0]->value);
     const Cut cut{.rows_per_sample = 1, .columns = 1};
     std::vector<Module*> entries = {&shift};
     if (world.rank() == 1) entries.push_back(&objective);

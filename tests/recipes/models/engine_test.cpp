@@ -1,0 +1,52 @@
+// Types and determinism of whole training runs on the reference backend.
+#include <gtest/gtest.h>
+
+#include "tests/recipes/models/expectations.h"
+
+namespace trireme::parity {
+namespace {
+
+TEST(F32Parity, Reference) {
+  for (const ModelOptions& model : {tiny_gpt2(), tiny_llama(2), tiny_mlp()})
+    expect_f32_parity(f32_task(model));
+}
+
+// f32 against f64: rounding, nothing else.
+TEST(F32Parity, CloseToF64) {
+  Task task = f32_task(tiny_llama(1));
+  const Curve f32 = train(task, {});
+  task.compute = DType::kF64;
+  const Curve f64 = train(task, {});
+  EXPECT_LE(distance(f64, f32), 1e-5);
+  EXPECT_LE(distance(f64.gradients, f32.gradients), 1e-5);
+}
+
+TEST(Bf16Parity, Reference) {
+  for (const ModelOptions& model : {tiny_gpt2(), tiny_llama(2), tiny_mlp()})
+    expect_bf16_parity({.model = model});
+}
+
+TEST(Determinism, TheSameLayoutHasTheSameBits) {
+  for (const ModelOptions& model : {tiny_gpt2(), tiny_llama(1), tiny_mlp()}) {
+    Task task{.model = model, .steps = 5, .compute = DType::kF32};
+    task.model.dropout = 0.1;
+    for (const Layout& layout : some_layouts(model)) {
+      SCOPED_TRACE(text_of(layout));
+      const Curve once = train(task, layout), again = train(task, layout);
+      EXPECT_EQ(once.losses, again.losses);
+      EXPECT_EQ(once.norms, again.norms);
+      EXPECT_EQ(once.weights, again.weights);
+    }
+  }
+}
+
+// Collects only if all data replicas and tensor copies have the same bits.
+TEST(Determinism, ReplicasAreEqualAfterFiveStepsWithDropout) {
+  Task task{.model = tiny_gpt2(), .steps = 5, .compute = DType::kBF16};
+  task.model.dropout = 0.1;
+  for (const MeshShape& mesh : {MeshShape{.data = 4}, kCube, MeshShape{.data = 2, .tensor = 4}})
+    EXPECT_NO_THROW(train(task, {.mesh = mesh}));
+}
+
+}  // namespace
+}  // namespace trireme::parity
