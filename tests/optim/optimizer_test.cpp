@@ -68,19 +68,20 @@ TEST(LrSchedules, WarmUpThenTheirShape) {
     s.shape = shape;
     for (int k = 0; k < 4; ++k) EXPECT_EQ(s.at(k), 8.0 * (k + 1) / 4) << k;
     EXPECT_EQ(s.at(4), 8);
-    EXPECT_DOUBLE_EQ(s.at(10), shape == LrShape::kConstant ? 8 : 2);
-    EXPECT_EQ(s.at(1000), s.at(10));
+    EXPECT_DOUBLE_EQ(s.at(11), shape == LrShape::kConstant ? 8 : 2);
+    EXPECT_EQ(s.at(1000), s.at(11));
+    EXPECT_GT(s.at(10), 2);  // no step is wasted on the lowest rate
   }
 }
 
 TEST(LrSchedules, ClosedForms) {
-  const LrSchedule linear{.shape = LrShape::kLinear, .lr = 10, .min_lr = 0, .steps = 11};
-  const LrSchedule cosine{.shape = LrShape::kCosine, .lr = 10, .min_lr = 2, .steps = 11};
+  const LrSchedule linear{.shape = LrShape::kLinear, .lr = 10, .min_lr = 0, .steps = 10};
+  const LrSchedule cosine{.shape = LrShape::kCosine, .lr = 10, .min_lr = 2, .steps = 10};
   for (int k = 0; k <= 10; ++k) {
     EXPECT_DOUBLE_EQ(linear.at(k), 10.0 - k);
     EXPECT_DOUBLE_EQ(cosine.at(k), 2 + 4 * (1 + std::cos(std::numbers::pi * k / 10)));
   }
-  const LrSchedule wsd{.shape = LrShape::kWsd, .lr = 6, .min_lr = 0, .steps = 21, .decay = 3};
+  const LrSchedule wsd{.shape = LrShape::kWsd, .lr = 6, .min_lr = 0, .steps = 20, .decay = 3};
   EXPECT_EQ(wsd.at(16), 6);
   EXPECT_EQ(wsd.at(17), 6);
   EXPECT_EQ(wsd.at(18), 4);

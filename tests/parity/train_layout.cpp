@@ -120,6 +120,7 @@ EngineOptions engine_options(const Task& task, const Layout& layout) {
                     .clip = task.clip},
       .schedule = layout.schedule,
       .chunks = layout.chunks,
+      .partition = layout.partition,
       .global_batch = task.global_batch,
       .micro_batch = layout.micro,
       .label_smoothing = task.label_smoothing,

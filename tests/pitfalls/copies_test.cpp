@@ -102,6 +102,9 @@ TEST(Pitfall, P15_TheLastStageHasTheTiedTable) {
     ASSERT_EQ(serial.size(), 19U);
     EXPECT_EQ(written({.mesh = {.pipeline = 2}}), serial);
     EXPECT_EQ(written({.mesh = {.pipeline = 2, .tensor = 4}}), serial);  // with padding tokens
+    EXPECT_EQ(
+        written({.mesh = {.pipeline = 2}, .schedule = ScheduleKind::kInterleaved, .chunks = 2}),
+        serial);
   }
 }
 

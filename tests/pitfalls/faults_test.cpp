@@ -117,6 +117,16 @@ TEST(ZeroPitfall, P22_FrozenParametersStayAsTheyAre) {
   }
 }
 
+TEST(ZeroPitfall, P22_AFrozenTiedTableStaysAsItIsOnBothEnds) {
+  Task task{.model = tiny_gpt2(), .global_batch = 4};
+  task.frozen = [](const std::string& name) { return name == "embedding.table"; };
+  const parity::Curve serial = parity::train(task, {});
+  EXPECT_TRUE(serial.gradients.contains("embedding.positions"));
+  const parity::Curve curve = parity::train(task, {.mesh = kCube});
+  EXPECT_LE(parity::distance(serial.weights, curve.weights), 1e-12);
+  EXPECT_EQ(curve.weights.at("embedding.table"), serial.weights.at("embedding.table"));
+}
+
 TEST(Pitfall, P30_ARankThatFailsIsNamedByTheOthers) {
   const Task task{.model = tiny_gpt2(), .global_batch = 4};
   const SampleSource source = random_samples(task.model, task.seed);

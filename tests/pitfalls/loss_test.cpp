@@ -85,6 +85,11 @@ TEST(ZeroPitfall, P10_UnevenTokensAreNoMeanOfMeans) {
   EXPECT_NEAR(reported_loss({2, 1}, over_ranks, {.mesh = {.data = 2}, .micro = 3}), 7.0 / 4, 1e-14);
 }
 
+// Nothing to learn from is no step in a random direction, and no NaN.
+TEST(Pitfall, P24_ABatchWithoutCountedTokensHasLossZero) {
+  EXPECT_EQ(reported_loss({2, 4}, {-1, -1, -1, -1}, {.mesh = {.data = 2}}), 0.0);
+}
+
 // y = x + w, (R, 1) -> (R, 1).
 class Shift : public Module {
  public:

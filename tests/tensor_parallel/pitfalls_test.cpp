@@ -10,76 +10,34 @@
 #include "tensor_parallel/head.h"
 #include "tensor_parallel/mlp.h"
 #include "tests/support/tensors.h"
+#include "tests/tensor_parallel/head_run.h"
 #include "tests/tensor_parallel/module_run.h"
 #include "zero/optimizer.h"
 
 namespace trireme::test {
 namespace {
 
-struct HeadResult {
-  double loss = 0;                              // mean over the counted rows
-  std::vector<std::vector<double>> table_rows;  // gradients by tensor rank, padding included
-  std::vector<double> dh;
-};
-
-// A head without norm over `ranks` tensor ranks. `table` (vocab x columns) and h (rows x columns)
-// row-major.
-HeadResult run_head(int ranks, std::int64_t vocab, std::int64_t columns,
-                    const std::vector<double>& table, const std::vector<double>& h,
-                    const std::vector<std::int32_t>& labels, double smoothing = 0) {
-  HeadResult result{.table_rows =
-                        std::vector<std::vector<double>>(static_cast<std::size_t>(ranks))};
-  on_ranks(ranks, [&](Communicator& world, Backend& backend) {
-    Mesh mesh(world, {.tensor = ranks});
-    Head head({&mesh.tensor()}, {.vocab = vocab, .columns = columns}, nullptr);
-    std::vector<Parameter*> parameters;
-    head.visit([&](Parameter& p) { parameters.push_back(&p); });
-    Unit unit("head", parameters, backend, mesh.data(),
-              {.compute = DType::kF64, .gradients = DType::kF64});
-    unit.load_values(
-        [&](const Section& s, std::int64_t, std::span<double> out) {
-          std::copy_n(table.begin() + s.global_row * columns, out.size(), out.begin());
-        },
-        {});
-    Tape tape;
-    LossTarget target{.labels = ids(backend, labels),
-                      .seed = 1.0 / static_cast<double>(labels.size()),
-                      .smoothing = smoothing,
-                      .total = backend.zeros({1}, DType::kF64, MemoryKind::kWorkspace)};
-    const Context ctx{.backend = backend,
-                      .tape = &tape,
-                      .tokens = static_cast<std::int64_t>(labels.size()),
-                      .compute = DType::kF64,
-                      .target = &target};
-    const Var x = make_var(
-        tensor(backend, {static_cast<std::int64_t>(labels.size()), columns}, DType::kF64, h), true);
-    unit.begin_step(1);
-    head.forward(ctx, x);
-    tape.run_backward();
-    unit.end_backward();
-    unit.finish_reduction();
-    result.table_rows[static_cast<std::size_t>(world.rank())] =
-        values(backend, parameters[0]->grad);
-    if (world.rank() > 0) return;
-    result.loss = values(backend, target.total)[0] / static_cast<double>(labels.size());
-    result.dh = values(backend, x.grad->take());
-  });
-  return result;
-}
-
 TEST(Pitfall, P1_PaddingOfTheVocabularyIsNotInTheSoftmax) {
   for (double smoothing : {0.0, 0.1}) {
-    const HeadResult result =
-        run_head(2, 5, 2, std::vector<double>(10, 0.0), {1, 2, 3, 4, 5, 6}, {0, 3, 4}, smoothing);
+    const HeadResult result = run_head(2, {.vocab = 5,
+                                           .columns = 2,
+                                           .table = std::vector<double>(10, 0.0),
+                                           .h = {1, 2, 3, 4, 5, 6},
+                                           .labels = {0, 3, 4},
+                                           .smoothing = smoothing});
     EXPECT_NEAR(result.loss, std::log(5.0), 1e-15);  // 1.6094, not ln 6 = 1.7918
     ASSERT_EQ(result.table_rows[1].size(), 6U);
     EXPECT_EQ(result.table_rows[1][4], 0.0);
     EXPECT_EQ(result.table_rows[1][5], 0.0);
   }
   // 4 x 2 rows for 5 tokens: a rank with padding alone.
-  const std::vector<double> table = normals(5 * 2, 1), h = normals(3 * 2, 2);
-  const HeadResult serial = run_head(1, 5, 2, table, h, {0, 3, 4}, 0.1);
-  const HeadResult four = run_head(4, 5, 2, table, h, {0, 3, 4}, 0.1);
+  const HeadCase five{.vocab = 5,
+                      .columns = 2,
+                      .table = normals(5 * 2, 1),
+                      .h = normals(3 * 2, 2),
+                      .labels = {0, 3, 4},
+                      .smoothing = 0.1};
+  const HeadResult serial = run_head(1, five), four = run_head(4, five);
   EXPECT_NEAR(four.loss, serial.loss, 1e-14);
   EXPECT_TRUE(close(four.dh, serial.dh, 1e-14));
   EXPECT_EQ(four.table_rows[3], (std::vector<double>{0, 0, 0, 0}));
@@ -88,15 +46,19 @@ TEST(Pitfall, P1_PaddingOfTheVocabularyIsNotInTheSoftmax) {
 // A head makes its own logits, so nobody can hand it gathered ones; the loss would be ln 2 too
 // high.
 TEST(Pitfall, P3_TheLossIsThatOfShardedLogits) {
-  const std::vector<double> table = normals(4 * 2, 1), h = normals(3 * 2, 2);
-  const double serial = run_head(1, 4, 2, table, h, {0, 3, 1}).loss;
-  for (int ranks : {2, 4})
-    EXPECT_NEAR(run_head(ranks, 4, 2, table, h, {0, 3, 1}).loss, serial, 1e-14);
+  const HeadCase four{.vocab = 4,
+                      .columns = 2,
+                      .table = normals(4 * 2, 1),
+                      .h = normals(3 * 2, 2),
+                      .labels = {0, 3, 1}};
+  const double serial = run_head(1, four).loss;
+  for (int ranks : {2, 4}) EXPECT_NEAR(run_head(ranks, four).loss, serial, 1e-14);
 }
 
 TEST(Pitfall, P4_EveryShardLearnsFromEveryTarget) {
   const std::vector<double> logits = {0.5, -1, 2, 0.25};  // h = 1, so the table is the logits
-  const HeadResult result = run_head(2, 4, 1, logits, {1}, {0});
+  const HeadResult result =
+      run_head(2, {.vocab = 4, .columns = 1, .table = logits, .h = {1}, .labels = {0}});
   double sum = 0;
   for (double z : logits) sum += std::exp(z);
   EXPECT_TRUE(close(result.table_rows[0], {std::exp(0.5) / sum - 1, std::exp(-1.0) / sum}, 1e-15));

@@ -1,6 +1,7 @@
 // Types and determinism of whole training runs on the reference backend.
 #include <gtest/gtest.h>
 
+#include "framework/base/error.h"
 #include "tests/recipes/models/expectations.h"
 
 namespace trireme::parity {
@@ -9,6 +10,19 @@ namespace {
 TEST(F32Parity, Reference) {
   for (const ModelOptions& model : {tiny_gpt2(), tiny_llama(2), tiny_mlp()})
     expect_f32_parity(f32_task(model));
+}
+
+TEST(Partition, ExplicitCountsTrainAlike) {
+  const Task task{.model = tiny_gpt2()};
+  const Curve serial = train(task, {});
+  for (const std::vector<int>& counts : {std::vector<int>{1, 4, 1}, {4, 1, 1}, {1, 1, 4}}) {
+    const Curve curve = train(task, {.mesh = {.pipeline = 3}, .partition = counts});
+    EXPECT_LE(distance(serial, curve), 1e-12);
+    EXPECT_LE(distance(serial.weights, curve.weights), 1e-12);
+  }
+  EXPECT_THROW(train(task, {.mesh = {.pipeline = 3}, .partition = {3, 2}}), Error);
+  EXPECT_THROW(train(task, {.mesh = {.pipeline = 3}, .partition = {3, 2, 2}}), Error);
+  EXPECT_THROW(train(task, {.mesh = {.pipeline = 7}}), Error);
 }
 
 // f32 against f64: rounding, nothing else.
