@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "framework/base/error.h"
 
 namespace trireme {
@@ -33,6 +35,14 @@ TEST(Grid, SvgHasABoxForEachComputation) {
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
   EXPECT_EQ(svg, grid_svg(run));
   EXPECT_LT(svg.size(), 20000u);
+}
+
+// The README's picture is this one; ctest runs in the top folder.
+TEST(Grid, TheReadmeShowsTheScheduleAsItIs) {
+  std::ifstream file("docs/zero-bubble.svg");
+  const std::string picture{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_EQ(picture,
+            grid_svg(simulate(make_schedule(ScheduleKind::kZeroBubbleH1, 4, 8, 1), PassCosts{})));
 }
 
 TEST(Grid, RefusesComputationsOfNoLength) {
