@@ -218,6 +218,18 @@ TEST(Pitfall, P25_AllRanksTellOneLoss) {
   for (const auto& [rank, losses] : told) EXPECT_EQ(losses, told[0]) << rank;
 }
 
+// Schedules themselves, with their makespans 12 and 15, are tested in tests/pipeline.
+TEST(Pitfall, P22_FewerMicroBatchesThanStages) {
+  for (std::int64_t batch : {1, 2}) {
+    const Task task{.model = parity::tiny_llama(2), .global_batch = batch};
+    const parity::Curve serial = parity::train(task, {});
+    for (ScheduleKind schedule : kSchedules) {
+      const Layout layout{.mesh = {.pipeline = 4}, .schedule = schedule};
+      EXPECT_LE(parity::distance(serial, parity::train(task, layout)), 1e-12);
+    }
+  }
+}
+
 TEST(Pitfall, P26_TheNumberOfMicroBatchesDoesNotMatter) {
   for (const ModelOptions& model : {parity::tiny_gpt2(), parity::tiny_mlp()}) {
     const Task task{.model = model, .global_batch = 8};
