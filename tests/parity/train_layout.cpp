@@ -108,23 +108,24 @@ SectionSource source_of(const Logical& tensors) {
 namespace {
 
 EngineOptions engine_options(const Task& task, const Layout& layout) {
-  return {
-      .model = task.model,
-      .stage = {.sequence_parallel = layout.sequence_parallel,
-                .recompute = layout.recompute,
-                .recompute_every = layout.recompute_every,
-                .frozen = task.frozen,
-                .unit = {.compute = task.compute, .gradients = accumulation_type(task.compute)}},
-      .optimizer = {.optimizer = task.optimizer,
-                    .schedule = {.shape = task.lr_shape, .lr = task.lr, .steps = 10},
-                    .clip = task.clip},
-      .schedule = layout.schedule,
-      .chunks = layout.chunks,
-      .partition = layout.partition,
-      .global_batch = task.global_batch,
-      .micro_batch = layout.micro,
-      .label_smoothing = task.label_smoothing,
-      .seed = task.seed};
+  return {.model = task.model,
+          .stage = {.sequence_parallel = layout.sequence_parallel,
+                    .recompute = layout.recompute,
+                    .recompute_every = layout.recompute_every,
+                    .frozen = task.frozen,
+                    .unit = {.compute = task.compute,
+                             .gradients = task.narrow_gradients ? task.compute
+                                                                : accumulation_type(task.compute)}},
+          .optimizer = {.optimizer = task.optimizer,
+                        .schedule = {.shape = task.lr_shape, .lr = task.lr, .steps = 10},
+                        .clip = task.clip},
+          .schedule = layout.schedule,
+          .chunks = layout.chunks,
+          .partition = layout.partition,
+          .global_batch = task.global_batch,
+          .micro_batch = layout.micro,
+          .label_smoothing = task.label_smoothing,
+          .seed = task.seed};
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ struct Task {
   LrShape lr_shape = LrShape::kCosine;
   double lr = 1e-2, clip = 0.5;
   DType compute = DType::kF64;
+  bool narrow_gradients = false;  // of the compute type, not of the wide one
   std::function<bool(const std::string&)> frozen = {};
   std::function<std::unique_ptr<Backend>(std::shared_ptr<MemoryLedger>)> backend =
       make_reference_backend;

@@ -40,6 +40,20 @@ TEST(Bf16Parity, Reference) {
     expect_bf16_parity({.model = model});
 }
 
+// Gradients in the compute type: coarser sums, the same training.
+TEST(Bf16Parity, NarrowGradients) {
+  for (const ModelOptions& model : {tiny_gpt2(), tiny_llama(1), tiny_mlp()}) {
+    Task task{.model = model, .compute = DType::kBF16};
+    const Curve wide = train(task, {});
+    task.narrow_gradients = true;
+    for (const Layout& layout : some_layouts(model)) {
+      const Curve narrow = train(task, layout);
+      EXPECT_LE(distance(wide, narrow), 0.01);
+      EXPECT_LE(distance(wide.gradients, narrow.gradients), 0.05);
+    }
+  }
+}
+
 TEST(Determinism, TheSameLayoutHasTheSameBits) {
   for (const ModelOptions& model : {tiny_gpt2(), tiny_llama(1), tiny_mlp()}) {
     Task task{.model = model, .steps = 5, .compute = DType::kF32};
