@@ -26,10 +26,10 @@ ZeroOptimizer::ZeroOptimizer(std::vector<Unit*> units, Backend& backend, const M
   for (Unit* unit : units) {
     State state{.unit = unit, .master = unit->weights()};
     const DType wide = accumulation_type(unit->weights().dtype());
-    if (wide != unit->weights().dtype())
+    if (wide != unit->weights().dtype() && unit->trainable())
       state.master = backend.zeros(unit->weights().shape(), wide, MemoryKind::kOptimizer);
     unit->fill_initial(options.seed, state.own_master());
-    for (int i = 0; i < moments(options.optimizer); ++i)
+    for (int i = 0; i < (unit->trainable() ? moments(options.optimizer) : 0); ++i)
       state.moments.push_back(backend.zeros(unit->weights().shape(), wide, MemoryKind::kOptimizer));
     states_.push_back(std::move(state));
   }
@@ -139,6 +139,7 @@ StepResult ZeroOptimizer::step(const StepRequest& request) {
                            .lr = result.lr,
                            .gradient_factor = clip_factor(result.grad_norm, options_.clip)};
   for (const State& state : states_) {
+    if (!state.unit->trainable()) continue;
     const Range own = state.unit->own_shard();
     mesh_.data().all_gather(slice(state.unit->gradients(), own), state.unit->gradients()).wait();
     update(state, step);

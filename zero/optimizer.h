@@ -61,7 +61,7 @@ class ZeroOptimizer {
  private:
   struct State {
     Unit* unit;
-    Tensor master;  // the unit's weights themselves when they are wide
+    Tensor master;  // the unit's weights themselves when they are wide or not trained
     std::vector<Tensor> moments;
     // The master if it is more than the weights, else undefined.
     Tensor own_master() const {

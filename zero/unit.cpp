@@ -25,14 +25,16 @@ Unit::Unit(std::string name, std::vector<Parameter*> parameters, Backend& backen
       data_(data),
       layout_(specs_of(parameters_), data.size(), size_of(options.compute)),
       weights_(backend.zeros({layout_.padded()}, options.compute, MemoryKind::kParameters)),
-      gradients_(backend.zeros({layout_.padded()}, options.gradients, MemoryKind::kGradients)) {
+      trainable_(std::any_of(parameters_.begin(), parameters_.end(),
+                             [](const Parameter* p) { return p->spec().trainable; })),
+      gradients_(backend.zeros({trainable_ ? layout_.padded() : 0}, options.gradients,
+                               MemoryKind::kGradients)) {
   for (std::size_t p = 0; p < parameters_.size(); ++p) {
     Parameter& parameter = *parameters_[p];
     const std::int64_t offset = layout_.offset(static_cast<std::int64_t>(p));
     parameter.value = weights_.elements_at(offset, parameter.spec().shape);
     if (parameter.spec().trainable)
       parameter.grad = gradients_.elements_at(offset, parameter.spec().shape);
-    has_trainable_ |= parameter.spec().trainable;
   }
 }
 
@@ -67,12 +69,12 @@ void Unit::begin_step(std::int64_t backward_uses) {
         " backward passes are missing");
   uses_left_ = backward_uses;
   for (Parameter* parameter : parameters_) parameter->reset_written();
-  if (backward_uses == 0) backend_.kernels()->fill(gradients_, 0.0);
+  if (backward_uses == 0 && trainable_) backend_.kernels()->fill(gradients_, 0.0);
 }
 
 void Unit::end_backward() {
   check(uses_left_ > 0, "unit ", name_, ": more backward passes than the schedule has");
-  if (--uses_left_ > 0 || !has_trainable_) return;
+  if (--uses_left_ > 0 || !trainable_) return;
   // Parameters that nobody used in this step contribute zeros.
   for (Parameter* parameter : parameters_)
     if (parameter->spec().trainable && !parameter->written())

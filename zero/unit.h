@@ -56,7 +56,8 @@ class Unit {
   void load_values(const SectionSource& source, const Tensor& master);
 
   const Tensor& weights() const { return weights_; }      // (padded) compute type
-  const Tensor& gradients() const { return gradients_; }  // (padded)
+  const Tensor& gradients() const { return gradients_; }  // (padded), (0) if nothing is trained
+  bool trainable() const { return trainable_; }           // has it a parameter that is?
   // Full values of one parameter, converted to double (for tests, checkpoints and hashes): padding
   // rows included.
   std::vector<double> values_of(const Parameter& parameter) const;
@@ -69,9 +70,10 @@ class Unit {
   Backend& backend_;
   Communicator& data_;
   FlatLayout layout_;
-  Tensor weights_, gradients_;
+  Tensor weights_;
+  bool trainable_ = false;
+  Tensor gradients_;
   std::int64_t uses_left_ = 0;
-  bool has_trainable_ = false;
   Pending reduction_;
 };
 

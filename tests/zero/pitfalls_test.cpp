@@ -210,6 +210,31 @@ TEST(ZeroPitfall, P21_AUnitUnusedInAStepHasZeroGradient) {
   });
 }
 
+TEST(ZeroPitfall, P22_AFrozenUnitHasWeightsAndNothingElse) {
+  on_ranks(2, [](Communicator& world, Backend& backend) {
+    Mesh mesh(world, {.data = 2});
+    ParameterSpec spec = toy_spec("frozen", 64);
+    spec.trainable = false;
+    ToyUnit frozen({spec}, backend, world, DType::kBF16),
+        toy({toy_spec("w", 64)}, backend, world, DType::kBF16);
+    ZeroOptions options = sgd(1.0);
+    options.optimizer = {};  // AdamW
+    ZeroOptimizer optimizer({&frozen.unit(), &toy.unit()}, backend, mesh, options);
+    const auto bytes = [&](MemoryKind kind) {
+      return backend.ledger().entry(Tier::kDevice, kind).current;
+    };
+    EXPECT_EQ(bytes(MemoryKind::kParameters), 2 * 64 * 2);  // 2 bytes an element, both
+    EXPECT_EQ(bytes(MemoryKind::kGradients), 64 * 4);       // 4, and master and moments 12: one
+    EXPECT_EQ(bytes(MemoryKind::kOptimizer), 64 * 12);
+    frozen.unit().begin_step(1);
+    frozen.unit().end_backward();
+    toy.backward({std::vector<double>(64, 1.0)});
+    optimizer.step({});
+    EXPECT_EQ(frozen.values(), std::vector<double>(64, 1.0));
+    EXPECT_NE(toy.values(), std::vector<double>(64, 1.0));
+  });
+}
+
 TEST(ZeroPitfall, P33_AStaleGradientIsNotUsedTwice) {
   on_ranks(2, [](Communicator& world, Backend& backend) {
     Mesh mesh(world, {.data = 2});

@@ -3,6 +3,7 @@
 // device memory being ordinary memory, nor on it being zero.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/parity/train_layout.h"
@@ -60,6 +61,22 @@ TEST(Guarded, Cube) {
                                                        .sequence_parallel = true,
                                                        .recompute = mode});
     }
+}
+
+// The paths that only a bad step takes.
+TEST(Guarded, ASkippedStep) {
+  const Task task = guarded_task(tiny_gpt2());
+  const SampleSource source = random_samples(task.model, task.seed);
+  for (const MeshShape& mesh : {MeshShape{}, MeshShape{.pipeline = 2, .tensor = 2}})
+    run_layout(task, {.mesh = mesh}, [&](Rank& rank) {
+      rank.engine.optimizer().load_values(
+          [](const Section&, std::int64_t, std::span<double> values) {
+            std::fill(values.begin(), values.end(), NAN);
+          });
+      const StepResult result = rank.engine.train(0, source, false).optimizer;
+      EXPECT_TRUE(result.skipped);
+      EXPECT_EQ(result.bad_parameter, "embedding.table");
+    });
 }
 
 TEST(Guarded, NarrowTypesAndSampling) {
