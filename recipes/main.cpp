@@ -95,6 +95,7 @@ int main(int argc, char** argv) {
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);  // a file at its limit is an error of the write, with a sentence
 
   const auto files = trireme::real_files();
   std::unique_ptr<trireme::MpiSession> mpi;

@@ -8,6 +8,7 @@ namespace trireme {
 namespace {
 
 std::string printed(const char* format, int digits, double value) {
+  if (std::isnan(value)) value = std::nan("");  // without the sign that processors give it
   std::array<char, 400> buffer;
   int length = std::snprintf(buffer.data(), buffer.size(), format, digits, value);
   return {buffer.data(), static_cast<std::size_t>(length)};

@@ -1,0 +1,155 @@
+// Bad input: an exit code, a sentence that names key, value and legal values, and nothing left that
+// looks like a run.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/program/harness/program_run.h"
+
+namespace trireme::testing {
+namespace {
+
+using Words = std::vector<std::string>;
+
+void expect_refused(const ProgramEnd& end, int code, const Words& parts) {
+  EXPECT_EQ(end.code, code) << end.err;
+  for (const std::string& part : parts)
+    EXPECT_NE(end.err.find(part), std::string::npos) << "no \"" << part << "\" in\n" << end.err;
+  EXPECT_EQ(end.out, "");
+}
+
+// Refused before work begins: there is no run folder.
+void expect_no_run(const TinyRun& run, const Words& flags, int code, const Words& parts) {
+  expect_refused(run_to_end(run.train(flags)), code, parts);
+  EXPECT_FALSE(std::filesystem::exists(run.folder()));
+}
+
+class BadInput : public ::testing::Test {
+ protected:
+  TinyRun run_;
+  // A cache of its own, which must stay free of half-made files.
+  void expect_bad_text(const std::string& bytes, const std::string& sentence) {
+    const std::string text = run_ / "bad.txt", cache = run_ / "cache";
+    if (!bytes.empty() || sentence.find("empty") != std::string::npos) write_file(text, bytes);
+    const ProgramEnd end = run_to_end(run_.train({"--data.text=" + text}),
+                                      {.environment = {{"XDG_CACHE_HOME", cache}}});
+    expect_refused(end, 1, {text, sentence});
+    EXPECT_FALSE(std::filesystem::exists(run_.folder()));
+    if (!std::filesystem::exists(cache)) return;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(cache))
+      EXPECT_TRUE(entry.is_directory()) << entry.path();
+  }
+};
+
+TEST_F(BadInput, MissingText) { expect_bad_text("", "does not exist"); }
+TEST_F(BadInput, EmptyText) { expect_bad_text("", "is empty"); }
+TEST_F(BadInput, BinaryText) {
+  expect_bad_text(std::string("abc\ndef\0ghi", 11), "is not text: a NUL byte at offset 7 (line 2)");
+}
+TEST_F(BadInput, TextWithoutOneSample) {
+  write_file(run_ / "short.txt", "oars");
+  expect_no_run(run_, {"--data.text=" + (run_ / "short.txt")}, 1, {"4 tokens", "16"});
+}
+
+TEST_F(BadInput, TokensOutsideTheVocabulary) {
+  const std::string tokens = run_ / "tokens.h5";
+  ASSERT_EQ(run_to_end({program(), "tokenize", run_.text(), tokens}).code, 0);
+  expect_no_run(run_, {"--data.text=", "--data.tokens=" + tokens, "--model.vocab=100"}, 1,
+                {tokens, "vocabulary of 256", "model.vocab = 100"});
+}
+
+TEST_F(BadInput, TruncatedTokens) {
+  const std::string tokens = run_ / "tokens.h5";
+  ASSERT_EQ(run_to_end({program(), "tokenize", run_.text(), tokens}).code, 0);
+  std::filesystem::resize_file(tokens, 6000);
+  expect_no_run(run_, {"--data.text=", "--data.tokens=" + tokens}, 1,
+                {tokens, "truncated", "6000"});
+}
+
+TEST_F(BadInput, ForeignHdf5) {
+  const std::string tokens = run_ / "foreign.h5";
+  write_file(tokens, "\x89HDF\r\n\x1a\n" + std::string(4000, '\1'));
+  expect_no_run(run_, {"--data.text=", "--data.tokens=" + tokens}, 1, {tokens, "trireme tokenize"});
+  write_file(tokens, "no HDF5 at all");
+  expect_no_run(run_, {"--data.text=", "--data.tokens=" + tokens}, 1, {tokens, "not an HDF5 file"});
+}
+
+TEST_F(BadInput, AllBadKeysAtOnceWithTheirLines) {
+  const std::string text = text_of_file(run_.recipe());
+  write_file(run_.recipe(), text + "[model]\nhiden = 3\n[optimizer]\nlr = fast\nname = adamax\n");
+  const auto line = lines_of(text).size();
+  const std::string at = run_.recipe() + ":";
+  expect_no_run(
+      run_, {"--batch.micro=2.5"}, 2,
+      {at + std::to_string(line + 2), "unknown key \"model.hiden\"; nearest: model.hidden",
+       at + std::to_string(line + 4), "optimizer.lr = fast: expected a number",
+       at + std::to_string(line + 5), "optimizer.name = adamax", "sgd", "flag --batch.micro",
+       "batch.micro = 2.5"});
+}
+
+TEST_F(BadInput, EnvironmentIsNamed) {
+  expect_refused(run_to_end(run_.train(), {.environment = {{"TRIREME_MODEL_HEADS", "many"}}}), 2,
+                 {"TRIREME_MODEL_HEADS", "model.heads = many"});
+}
+
+TEST_F(BadInput, SizesThatDoNotDivide) {
+  expect_no_run(run_, {"--parallel.data=3"}, 2,
+                {"batch.global = 8 is not a multiple of parallel.data = 3"});
+  expect_no_run(run_, {"--parallel.tensor=8"}, 2,
+                {"4 attention heads cannot be split over 8 tensor ranks; use 1, 2 or 4"});
+  expect_no_run(run_, {"--model.kv_heads=3"}, 2, {"model.kv_heads = 3"});
+  expect_no_run(run_, {"--parallel.pipeline=7"}, 2, {"parallel.pipeline = 7", "6 list entries"});
+  expect_no_run(run_, {"--parallel.tensor=4", "--parallel.sequence=true", "--batch.sequence=18"}, 2,
+                {"batch.sequence = 18", "parallel.tensor = 4"});
+}
+
+TEST_F(BadInput, WhatThisVersionLacks) {
+  expect_no_run(run_, {"--device.kind=cuda"}, 2,
+                {"device.kind = cuda is not supported yet; legal values: reference or cpu"});
+  expect_no_run(run_, {"--zero.stage=1"}, 2,
+                {"zero.stage = 1 is not supported yet; legal values: 0"});
+}
+
+TEST_F(BadInput, DeviceMemoryTooSmall) {
+  const ProgramEnd end = run_to_end(run_.train({"--device.memory=200KiB"}));
+  expect_refused(end, 1,
+                 {"would exceed the limit", "device tier; in use:", "parameters", "gradients",
+                  "total", "device.memory"});
+  EXPECT_FALSE(std::filesystem::exists(run_.folder() + "/report.json"));
+  EXPECT_EQ(text_of_file(run_.folder() + "/metrics.jsonl"), "");
+}
+
+TEST_F(BadInput, LossThatIsNoNumber) {
+  const ProgramEnd end = run_to_end(
+      run_.train({"--precision.compute=f32", "--optimizer.name=sgd", "--optimizer.lr=1e6",
+                  "--optimizer.clip=0", "--train.steps=100", "--train.max_skipped=3"}));
+  expect_refused(end, 1,
+                 {"the gradient is not finite (first in ", "4 times in a row",
+                  "train.max_skipped = 3 ends the run"});
+  for (const std::string& line : lines_of(text_of_file(run_.folder() + "/metrics.jsonl")))
+    EXPECT_TRUE(nlohmann::json::accept(line)) << line;
+  EXPECT_FALSE(std::filesystem::exists(run_.folder() + "/report.json"));
+}
+
+TEST_F(BadInput, FullDiskWhileTokenizing) {
+  const std::string cache = run_ / "cache";
+  const ProgramEnd end =
+      run_to_end(run_.train(), {.environment = {{"XDG_CACHE_HOME", cache}}, .file_limit = 16384});
+  expect_refused(end, 1, {cache, "File too large"});
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(cache))
+    EXPECT_TRUE(entry.is_directory()) << entry.path();
+  EXPECT_FALSE(std::filesystem::exists(run_.folder()));
+}
+
+TEST_F(BadInput, FullDiskWhileTraining) {
+  const ProgramEnd end =
+      run_to_end(run_.train({"--train.steps=100000", "--batch.global=1"}), {.file_limit = 49152});
+  expect_refused(end, 1, {run_.folder(), "File too large"});
+  const auto lines = lines_of(text_of_file(run_.folder() + "/metrics.jsonl"));
+  EXPECT_GT(lines.size(), 10u);
+  for (const std::string& line : lines) EXPECT_TRUE(nlohmann::json::accept(line)) << line;
+}
+
+}  // namespace
+}  // namespace trireme::testing

@@ -1,0 +1,66 @@
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/program/harness/program_run.h"
+
+namespace trireme::testing {
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(Help, ListsSubcommandsAndCommonKeys) {
+  const ProgramEnd end = run_to_end({program(), "--help"});
+  EXPECT_EQ(end.code, 0);
+  for (const char* word : {"train", "tokenize", "doctor", "parallel.tensor", "data.text"})
+    EXPECT_TRUE(contains(end.out, word)) << word;
+  EXPECT_EQ(end.err, "");
+}
+
+TEST(Help, OfASectionNamesItsKeysWithDefaults) {
+  const ProgramEnd end = run_to_end({program(), "--help", "pipeline"});
+  EXPECT_EQ(end.code, 0);
+  for (const char* word : {"pipeline.schedule", "zb-h1", "pipeline.chunks", "default"})
+    EXPECT_TRUE(contains(end.out, word)) << word;
+  EXPECT_FALSE(contains(end.out, "optimizer.lr"));
+}
+
+TEST(Help, WithoutASubcommandIsAnError) {
+  const ProgramEnd end = run_to_end({program()});
+  EXPECT_EQ(end.code, 2);
+  EXPECT_TRUE(contains(end.out, "doctor"));
+}
+
+TEST(Help, UnknownSubcommandsAreRefused) {
+  const ProgramEnd end = run_to_end({program(), "trian"});
+  EXPECT_EQ(end.code, 2);
+  EXPECT_TRUE(contains(end.err, "unknown subcommand \"trian\"")) << end.err;
+  EXPECT_EQ(end.out, "");
+}
+
+TEST(Doctor, SaysWhatItFinds) {
+  const ProgramEnd end = run_to_end({program(), "doctor"});
+  EXPECT_EQ(end.code, 0) << end.out << end.err;
+  for (const char* word : {"cpu ", "cores ", "memory ", "disk ", "mpi ", "oneDNN", "HDF5",
+                           "2 thread ranks: all_reduce is right", "ready to train"})
+    EXPECT_TRUE(contains(end.out, word)) << word << "\n" << end.out;
+}
+
+TEST(Doctor, TellsItInJson) {
+  const ProgramEnd end = run_to_end({program(), "doctor", "--json"});
+  EXPECT_EQ(end.code, 0);
+  const nlohmann::json json = nlohmann::json::parse(end.out);
+  EXPECT_EQ(json["ok"], true);
+  EXPECT_GE(json["findings"].size(), 10u);
+  for (const auto& finding : json["findings"]) {
+    EXPECT_NE(finding["state"], "broken") << finding;
+    EXPECT_EQ(finding["state"] == "ok", finding["advice"] == "") << finding;
+  }
+}
+
+TEST(Doctor, TakesNoFile) { EXPECT_EQ(run_to_end({program(), "doctor", "me"}).code, 2); }
+
+}  // namespace
+}  // namespace trireme::testing

@@ -1,0 +1,91 @@
+// What a run gives again, and gives the same under other layouts.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "tests/program/harness/program_run.h"
+
+namespace trireme::testing {
+namespace {
+
+using Words = std::vector<std::string>;
+
+struct Curve {
+  Words losses, norms;
+  bool operator==(const Curve&) const = default;
+};
+
+Curve curve_of(const std::vector<std::string>& argv, const std::string& folder) {
+  const ProgramEnd end = run_to_end(argv);
+  EXPECT_EQ(end.code, 0) << end.err;
+  return {column(folder, "loss"), column(folder, "grad_norm")};
+}
+
+double gap(const Words& a, const Words& b) {
+  if (a.size() != b.size() || a.empty()) return INFINITY;
+  double worst = 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    worst = std::max(worst, std::abs(std::stod(a[i]) - std::stod(b[i])) / std::stod(a[i]));
+  return worst;
+}
+
+TEST(Runs, AgainGivesTheSameBits) {
+  const TinyRun run;
+  const Words flags = {"--parallel.data=2", "--parallel.tensor=2"};
+  const Curve first = curve_of(run.train(flags), run.folder());
+  EXPECT_EQ(first.losses.size(), 3u);
+  EXPECT_EQ(curve_of(run.train(flags), run.folder()), first);
+}
+
+TEST(Runs, ThreeAxesGiveTheSerialNumbers) {
+  const TinyRun run;
+  const Curve serial = curve_of(run.train(), run.folder());
+  const Curve cube =
+      curve_of(run.train({"--parallel.data=2", "--parallel.pipeline=2", "--parallel.tensor=2"}),
+               run.folder());
+  EXPECT_LT(gap(serial.losses, cube.losses), 1e-10);
+  EXPECT_LT(gap(serial.norms, cube.norms), 1e-10);
+}
+
+TEST(Runs, ResolvedRecipeGivesTheRunAgain) {
+  const TinyRun run;
+  const Curve first = curve_of(
+      run.train({"--parallel.pipeline=2", "--optimizer.lr=2e-3", "--train.seed=9"}), run.folder());
+  const std::string resolved = run / "again.cfg";
+  write_file(resolved, text_of_file(run.folder() + "/recipe.cfg"));
+  const std::string folder = run / "again";
+  EXPECT_EQ(curve_of({program(), "train", resolved, "--train.folder=" + folder}, folder), first);
+}
+
+TEST(Runs, LeaveAReportWhoseTrafficIsTheFormulas) {
+  const TinyRun run;
+  const ProgramEnd end = run_to_end(
+      run.train({"--parallel.data=2", "--parallel.pipeline=2", "--parallel.tensor=2",
+                 "--parallel.sequence=true", "--recompute.mode=full", "--train.trace=2:3"}));
+  ASSERT_EQ(end.code, 0) << end.err;
+  EXPECT_EQ(end.out.find("differs from its formula"), std::string::npos) << end.out;
+  EXPECT_EQ(end.out.find("pipeline/recv"), std::string::npos) << "moves no bytes";
+  const auto report = nlohmann::json::parse(text_of_file(run.folder() + "/report.json"));
+  ASSERT_EQ(report["traffic"].size(), 8u);
+  for (const auto& rank : report["traffic"])
+    for (const auto& [operation, cell] : rank.items()) {
+      if (cell["bytes"] != 0) {
+        EXPECT_EQ(cell["bytes"], cell["formula"]) << operation;
+      }
+    }
+  EXPECT_GT(text_of_file(run.folder() + "/trace.json.gz").size(), 500u);
+}
+
+TEST(Runs, TokenizeThenTrainIsTheSame) {
+  const TinyRun run;
+  const Curve text = curve_of(run.train(), run.folder());
+  const std::string tokens = run / "tokens.h5";
+  const ProgramEnd end = run_to_end({program(), "tokenize", run.text(), tokens, "--json"});
+  ASSERT_EQ(end.code, 0) << end.err;
+  EXPECT_EQ(nlohmann::json::parse(end.out)["vocabulary"], 256);
+  EXPECT_EQ(curve_of(run.train({"--data.text=", "--data.tokens=" + tokens}), run.folder()), text);
+}
+
+}  // namespace
+}  // namespace trireme::testing
