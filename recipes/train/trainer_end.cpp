@@ -29,7 +29,8 @@ void Trainer::write_trace_file() {
   TraceOptions options;
   for (int rank = 0; rank < world_.size(); ++rank) {
     decode_trace(all[static_cast<std::size_t>(rank)], rank, events);
-    options.rank_names.push_back(rank_prefix(mesh_.shape(), rank));
+    const std::string prefix = rank_prefix(mesh_.shape(), rank);  // "[rank 0: ...] "
+    options.rank_names.push_back(prefix.substr(1, prefix.rfind(']') - 1));
   }
   const std::string path = recipe_.train.folder + "/trace.json.gz";
   write_trace(inputs_.files, path, events, options);
