@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "framework/base/error.h"
+#include "framework/base/memory_error.h"
 
 namespace trireme {
 
@@ -12,9 +12,11 @@ namespace {
 std::size_t at(Tier tier) { return static_cast<std::size_t>(tier); }
 std::size_t at(MemoryKind kind) { return static_cast<std::size_t>(kind); }
 
-std::string in_mib(std::int64_t bytes) {
+std::string in_units(std::int64_t bytes) {
+  const bool small = bytes < (1 << 20);  // of tests and tiny models
   char text[32];
-  std::snprintf(text, sizeof text, "%.2f MiB", static_cast<double>(bytes) / (1 << 20));
+  std::snprintf(text, sizeof text, small ? "%.2f KiB" : "%.2f MiB",
+                static_cast<double>(bytes) / (small ? 1 << 10 : 1 << 20));
   return text;
 }
 
@@ -54,8 +56,9 @@ void MemoryLedger::add(Tier tier, MemoryKind kind, std::int64_t bytes) {
       return;
     }
   }
-  fail("memory: ", in_mib(bytes), " more for ", name_of(kind), " would exceed the limit of ",
-       in_mib(limit(tier)), " on the ", name_of(tier), " tier; in use:\n", table(tier));
+  throw MemoryError(join("memory: ", in_units(bytes), " more for ", name_of(kind),
+                         " would exceed the limit of ", in_units(limit(tier)), " on the ",
+                         name_of(tier), " tier; in use:\n", table(tier)));
 }
 
 void MemoryLedger::remove(Tier tier, MemoryKind kind, std::int64_t bytes) noexcept {
@@ -101,10 +104,10 @@ std::string MemoryLedger::table(Tier tier) const {
     char line[128];
     std::snprintf(line, sizeof line, "  %-14s %16s   peak %16s\n",
                   std::string(name_of(static_cast<MemoryKind>(k))).c_str(),
-                  in_mib(entry.current).c_str(), in_mib(entry.peak).c_str());
+                  in_units(entry.current).c_str(), in_units(entry.peak).c_str());
     out += line;
   }
-  return out + "  " + "total          " + in_mib(current_[at(tier)]);
+  return out + "  " + "total          " + in_units(current_[at(tier)]);
 }
 
 }  // namespace trireme

@@ -4,9 +4,10 @@
 #include <chrono>
 #include <cmath>
 
-#include "framework/base/error.h"
+#include "framework/base/memory_error.h"
 #include "pipeline/simulator.h"
 #include "recipes/train/gather.h"
+#include "recipes/train/memory_advice.h"
 #include "recipes/train/plan.h"
 #include "recipes/train/sampler.h"
 
@@ -25,7 +26,7 @@ std::unique_ptr<Backend> attached_backend(const Recipe& recipe, Communicator& wo
 
 }  // namespace
 
-Trainer::Trainer(const RunInputs& inputs, Communicator& world)
+Trainer::Trainer(const RunInputs& inputs, Communicator& world) try
     : inputs_(inputs),
       recipe_(inputs.recipe),
       world_(world),
@@ -37,6 +38,8 @@ Trainer::Trainer(const RunInputs& inputs, Communicator& world)
       flops_per_sample_(training_flops_per_sample(engine_.layers())) {
   engine_.runner().set_clock([this] { return now(); });
   start_ = now();
+} catch (const MemoryError& error) {
+  throw Error(join(error.what(), "\n", advice_for_states(inputs.recipe)));
 }
 
 double Trainer::now() const {
@@ -169,7 +172,7 @@ std::string Trainer::sample_text(std::int64_t request) {
   return inputs_.tokenizer.decode(ids);
 }
 
-TrainingEnd Trainer::run() {
+TrainingEnd Trainer::run() try {
   bool stop = false;
   for (std::int64_t index = 0; index < recipe_.train.steps && !stop; ++index) {
     const double begin = now();
@@ -194,6 +197,8 @@ TrainingEnd Trainer::run() {
     }
   }
   return finish(stop);
+} catch (const MemoryError& error) {
+  throw Error(join(error.what(), "\n", advice_for_activations(recipe_)));
 }
 
 }  // namespace trireme

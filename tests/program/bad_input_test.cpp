@@ -112,12 +112,17 @@ TEST_F(BadInput, WhatThisVersionLacks) {
 }
 
 TEST_F(BadInput, DeviceMemoryTooSmall) {
-  const ProgramEnd end = run_to_end(run_.train({"--device.memory=200KiB"}));
-  expect_refused(end, 1,
-                 {"would exceed the limit", "device tier; in use:", "parameters", "gradients",
-                  "total", "device.memory"});
-  EXPECT_FALSE(std::filesystem::exists(run_.folder() + "/report.json"));
-  EXPECT_EQ(text_of_file(run_.folder() + "/metrics.jsonl"), "");
+  const auto expect_table = [&](const Words& flags, const std::string& advice) {
+    const ProgramEnd end = run_to_end(run_.train(flags));
+    expect_refused(end, 1,
+                   {"would exceed the limit", "device tier; in use:", "parameters", "gradients",
+                    "total", advice, "or a larger device.memory"});
+    EXPECT_FALSE(std::filesystem::exists(run_.folder() + "/report.json"));
+    EXPECT_EQ(text_of_file(run_.folder() + "/metrics.jsonl"), "");
+  };
+  expect_table({"--device.memory=200KiB"}, "states alone do not fit. Try parallel.pipeline = 2");
+  // The states are four times 129 KiB.
+  expect_table({"--device.memory=560KiB", "--batch.micro=4"}, "Try batch.micro = 2 (now 4)");
 }
 
 TEST_F(BadInput, LossThatIsNoNumber) {
