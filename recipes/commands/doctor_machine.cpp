@@ -74,6 +74,12 @@ std::vector<std::string> cpu_flags(Files& files) {
   return flags;
 }
 
+double load_average(Files& files) {
+  std::istringstream in(small_file(files, "/proc/loadavg"));
+  double load = 0;
+  return in >> load ? load : 0;
+}
+
 std::string cgroup_value(Files& files, const std::string& controller_v1, const std::string& name_v1,
                          const std::string& name_v2) {
   const std::string listing = small_file(files, "/proc/self/cgroup");

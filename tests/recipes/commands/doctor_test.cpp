@@ -98,6 +98,15 @@ TEST_F(Doctor, EndsWithOneWhenSomethingIsBroken) {
   EXPECT_TRUE(contains(out_.str(), "not ready")) << out_.str();
 }
 
+TEST_F(Doctor, RatesOfABusyMachineAreLowerBounds) {
+  machine_.put("/proc/loadavg", "0.01 3.00 4.00 1/100 7\n");
+  EXPECT_EQ(backend_finding(process_).state, State::kOk);
+  machine_.put("/proc/loadavg", "999.5 3.00 4.00 1/100 7\n");
+  const Finding finding = backend_finding(process_);
+  EXPECT_EQ(finding.state, State::kNote);
+  EXPECT_TRUE(contains(finding.value, "at least, at load ")) << finding.value;
+}
+
 TEST_F(Doctor, MemoryLimitOfCgroupsV2IsTheSmallestAbove) {
   machine_.put("/proc/meminfo", "MemTotal:       8388608 kB\nMemAvailable:   4194304 kB\n");
   EXPECT_EQ(memory_finding(process_).value, "8.00 GiB, available 4.00 GiB, no cgroup limit");
