@@ -36,9 +36,8 @@ std::string cgroup_path(const std::string& listing, const std::string& controlle
   for (std::string line; std::getline(in, line);) {
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);
     if (second == std::string::npos) continue;
-    const std::string names = "," + line.substr(first + 1, second - first - 1) + ",";
-    if (names == "," + controller + "," || names.find("," + controller + ",") != std::string::npos)
-      return line.substr(second + 1);
+    const std::string names = join(",", line.substr(first + 1, second - first - 1), ",");
+    if (names.find(join(",", controller, ",")) != std::string::npos) return line.substr(second + 1);
   }
   return {};
 }
