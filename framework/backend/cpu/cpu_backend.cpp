@@ -34,7 +34,7 @@ class CpuBackend final : public Backend {
            "; in use on the device tier:\n", counted->table(Tier::kDevice));
     }
     return std::make_shared<Storage>(block, bytes, [pool = pool_, counted, block, bytes, kind] {
-      pool->give(block, bytes);
+      pool->give(block);
       counted->remove(Tier::kDevice, kind, bytes);
     });
   }

@@ -33,48 +33,62 @@ std::int64_t Pool::rounded(std::int64_t bytes) {
 }
 
 void Pool::shrink_to(std::int64_t kept) noexcept {
-  while (kept_ > kept && !free_.empty()) {
-    const auto largest = std::prev(free_.end());
-    std::free(largest->second.back());
-    largest->second.pop_back();
-    kept_ -= largest->first;
-    if (largest->second.empty()) free_.erase(largest);
+  std::size_t gone = 0;
+  for (; kept_ > kept && gone < free_.size(); ++gone) {
+    std::free(free_[gone].data);
+    kept_ -= free_[gone].size;
   }
+  free_.erase(free_.begin(), free_.begin() + static_cast<std::ptrdiff_t>(gone));
+}
+
+std::int64_t Pool::keepable() const {
+  return std::max<std::int64_t>(0, most_used_ + most_used_ / 8 + (32 << 20) - used_);
 }
 
 void* Pool::take(std::int64_t bytes) {
-  const std::int64_t size = rounded(bytes);
+  std::int64_t size = rounded(bytes);
   std::scoped_lock lock(mutex_);
+  auto best = free_.end();
+  for (auto it = free_.begin(); it != free_.end(); ++it)  // among equals the warmest
+    if (it->size >= size && it->size <= size + size / 4 &&
+        (best == free_.end() || it->size <= best->size))
+      best = it;
+  void* block = nullptr;
+  if (best != free_.end()) {
+    block = best->data;
+    size = best->size;
+    kept_ -= size;
+    free_.erase(best);
+  } else {
+    used_ += size;  // room for it
+    shrink_to(keepable());
+    used_ -= size;
+    block = fresh_block(size);
+    if (!block) {
+      shrink_to(0);
+      block = fresh_block(size);
+    }
+    if (!block) return nullptr;
+  }
+  taken_[block] = size;
   used_ += size;
   most_used_ = std::max(most_used_, used_);
-  if (const auto found = free_.find(size); found != free_.end()) {
-    void* block = found->second.back();
-    found->second.pop_back();
-    if (found->second.empty()) free_.erase(found);
-    kept_ -= size;
-    return block;
-  }
-  shrink_to(std::max<std::int64_t>(0, most_used_ + most_used_ / 8 + (32 << 20) - used_));
-  void* block = fresh_block(size);
-  if (!block) {
-    shrink_to(0);
-    block = fresh_block(size);
-  }
-  if (!block) used_ -= size;
   return block;
 }
 
-void Pool::give(void* block, std::int64_t bytes) noexcept {
-  const std::int64_t size = rounded(bytes);
+void Pool::give(void* block) noexcept {
   std::scoped_lock lock(mutex_);
+  const auto it = taken_.find(block);
+  const std::int64_t size = it->second;
+  taken_.erase(it);
   used_ -= size;
   try {
-    free_[size].push_back(block);
+    free_.push_back({block, size});
     kept_ += size;
   } catch (...) {  // no memory for the list entry
     std::free(block);
   }
-  shrink_to(std::max<std::int64_t>(0, most_used_ + most_used_ / 8 + (32 << 20) - used_));
+  shrink_to(keepable());
 }
 
 std::int64_t Pool::kept_bytes() const {

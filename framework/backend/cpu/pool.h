@@ -1,5 +1,6 @@
-// A rank's memory on the CPU: free blocks are kept by rounded size, so that the activations of
-// every step reuse warm pages instead of mapping new ones.
+// A rank's memory on the CPU: free blocks are kept, so that the activations of every step reuse
+// warm pages instead of mapping new ones. A request takes the smallest kept block that is at most a
+// quarter larger; when too much is kept, the block that has lain longest goes first.
 //
 // Blocks are 64-byte aligned; those of 2 MiB and more are aligned to 2 MiB and ask for huge pages.
 // What is kept is bounded: blocks in use plus blocks kept never exceed the most that was in use by
@@ -8,8 +9,8 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <mutex>
+#include <unordered_map>
 #include <vector>
 
 namespace trireme {
@@ -23,18 +24,24 @@ class Pool {
 
   // Null when the machine has no more memory.
   void* take(std::int64_t bytes);
-  void give(void* block, std::int64_t bytes) noexcept;  // the same `bytes` as taken
+  void give(void* block) noexcept;  // one that was taken
 
   std::int64_t kept_bytes() const;  // free blocks held back
 
-  // The size that a request occupies: at most an eighth more than asked for.
+  // The size of a new block for a request: at most an eighth, or a huge page, more than asked for.
   static std::int64_t rounded(std::int64_t bytes);
 
  private:
+  struct Block {
+    void* data;
+    std::int64_t size;
+  };
   void shrink_to(std::int64_t kept) noexcept;
+  std::int64_t keepable() const;
 
   mutable std::mutex mutex_;
-  std::map<std::int64_t, std::vector<void*>> free_;  // by rounded size
+  std::vector<Block> free_;  // longest free first
+  std::unordered_map<void*, std::int64_t> taken_;
   std::int64_t kept_ = 0, used_ = 0, most_used_ = 0;
 };
 

@@ -194,17 +194,17 @@ TEST(CpuBackend, MemoryOutlivesTheBackend) {
 TEST(Pool, ReusesBlocksAndBoundsWhatItKeeps) {
   Pool pool;
   void* first = pool.take(5000);
-  pool.give(first, 5000);
+  pool.give(first);
   EXPECT_EQ(pool.kept_bytes(), Pool::rounded(5000));
-  EXPECT_EQ(pool.take(4990), first);  // the same size class
+  EXPECT_EQ(pool.take(4990), first);  // a little smaller: the warm block
   EXPECT_EQ(pool.kept_bytes(), 0);
-  pool.give(first, 4990);
+  pool.give(first);
 
   constexpr std::int64_t kMiB = 1 << 20;
   for (std::int64_t size = 40; size < 400; size += 40) {  // never two at once
     void* block = pool.take(size * kMiB);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % (2 * kMiB), 0u);
-    pool.give(block, size * kMiB);
+    pool.give(block);
     EXPECT_LE(pool.kept_bytes(), Pool::rounded(size * kMiB) * 9 / 8 + 32 * kMiB);
   }
 }
