@@ -9,34 +9,31 @@
 
 namespace trireme {
 
-namespace {
-
-Tensor slice(const Tensor& flat, Range range) {
-  return flat.elements_at(range.begin, {range.size()});
-}
-
-}  // namespace
-
 ZeroOptimizer::ZeroOptimizer(std::vector<Unit*> units, Backend& backend, const Mesh& mesh,
                              const ZeroOptions& options)
     : backend_(backend),
       mesh_(mesh),
       options_(options),
       sums_(backend.zeros({4}, DType::kF64, MemoryKind::kWorkspace)) {
-  for (Unit* unit : units) {
-    State state{.unit = unit, .master = unit->weights()};
-    const DType wide = accumulation_type(unit->weights().dtype());
-    if (wide != unit->weights().dtype() && unit->trainable())
-      state.master = backend.zeros(unit->weights().shape(), wide, MemoryKind::kOptimizer);
-    unit->fill_initial(options.seed, state.own_master());
-    for (int i = 0; i < (unit->trainable() ? moments(options.optimizer) : 0); ++i)
-      state.moments.push_back(backend.zeros(unit->weights().shape(), wide, MemoryKind::kOptimizer));
-    states_.push_back(std::move(state));
-  }
+  for (Unit* unit : units) states_.push_back(make_state(*unit));
+}
+
+// Masters and moments of all elements, or of the own shard.
+ZeroOptimizer::State ZeroOptimizer::make_state(Unit& unit) {
+  const DType compute = unit.weights().data.dtype(), wide = accumulation_type(compute);
+  const Range range =
+      unit.policy().whole_states ? Range{0, unit.layout().padded()} : unit.own_shard();
+  const auto zeros = [&] { return backend_.zeros({range.size()}, wide, MemoryKind::kOptimizer); };
+  State state{.unit = &unit, .own_master = wide != compute && unit.trainable()};
+  state.master = {state.own_master ? zeros() : unit.weights().slice(range), range};
+  unit.fill_initial(options_.seed, state.separate());
+  for (int i = 0; i < (unit.trainable() ? moments(options_.optimizer) : 0); ++i)
+    state.moments.push_back(zeros());
+  return state;
 }
 
 void ZeroOptimizer::load_values(const SectionSource& source) {
-  for (const State& state : states_) state.unit->load_values(source, state.own_master());
+  for (const State& state : states_) state.unit->load_values(source, state.separate());
 }
 
 bool ZeroOptimizer::has_group(SumGroup group) const {
@@ -54,10 +51,10 @@ void ZeroOptimizer::sum_group(SumGroup group, Communicator& comm) {
     for (const Segment& segment : state.unit->layout().segments()) {
       const Range own = intersect(segment.range, state.unit->own_shard());
       if (segment.sum != group || own.empty()) continue;
-      pieces.push_back(slice(state.unit->gradients(), own));
+      pieces.push_back(state.unit->gradients().slice(own));
       total += own.size();
     }
-  const DType dtype = states_.front().unit->gradients().dtype();
+  const DType dtype = states_.front().unit->gradients().data.dtype();
   Tensor flat = backend_.allocate({total}, dtype, MemoryKind::kCommunication);
   std::int64_t at = 0;
   for (const Tensor& piece : pieces) {
@@ -77,7 +74,7 @@ void ZeroOptimizer::add_squares(const Tensor& out) {
     for (const Segment& segment : state.unit->layout().segments()) {
       const Range own = intersect(segment.range, state.unit->own_shard());
       if (segment.counts_in_norm && !own.empty())
-        backend_.train_kernels()->sum_of_squares(slice(state.unit->gradients(), own), out);
+        backend_.train_kernels()->sum_of_squares(state.unit->gradients().slice(own), out);
     }
 }
 
@@ -91,7 +88,7 @@ std::string ZeroOptimizer::first_bad_parameter() {
       const Range own = intersect(segment.range, state.unit->own_shard());
       if (name[0] != 0 || own.empty()) continue;
       Tensor out = backend_.zeros({2}, DType::kF64, MemoryKind::kWorkspace);
-      backend_.train_kernels()->sum_of_squares(slice(state.unit->gradients(), own), out);
+      backend_.train_kernels()->sum_of_squares(state.unit->gradients().slice(own), out);
       if (download_doubles(backend_, out)[0] == 0) continue;
       const std::string& found =
           state.unit->parameters()[static_cast<std::size_t>(segment.parameter)]->name();
@@ -138,18 +135,19 @@ StepResult ZeroOptimizer::step(const StepRequest& request) {
   const OptimizerStep step{.number = ++taken_,
                            .lr = result.lr,
                            .gradient_factor = clip_factor(result.grad_norm, options_.clip)};
-  for (const State& state : states_) {
-    if (!state.unit->trainable()) continue;
-    const Range own = state.unit->own_shard();
-    mesh_.data().all_gather(slice(state.unit->gradients(), own), state.unit->gradients()).wait();
-    update(state, step);
-  }
+  for (const State& state : states_)
+    if (state.unit->trainable()) update(state, step);
   return result;
 }
 
+// Whole states are updated from whole gradients; shards update their weights, which are then made
+// whole where they stay so.
 void ZeroOptimizer::update(const State& state, const OptimizerStep& step) {
-  const bool narrow = state.master.dtype() != state.unit->weights().dtype();
-  const auto& segments = state.unit->layout().segments();
+  const Unit& unit = *state.unit;
+  const Range own = unit.own_shard();
+  if (unit.policy().whole_states)
+    mesh_.data().all_gather(unit.gradients().slice(own), unit.gradients().data).wait();
+  const auto& segments = unit.layout().segments();
   for (std::size_t s = 0; s < segments.size();) {
     Range range = segments[s].range;  // neighbours with the same decay are one range
     const bool decay = segments[s].decay;
@@ -157,13 +155,19 @@ void ZeroOptimizer::update(const State& state, const OptimizerStep& step) {
          s < segments.size() && segments[s].decay == decay && segments[s].range.begin == range.end;
          ++s)
       range.end = segments[s].range.end;
-    OptimizerRange work{.master = slice(state.master, range),
-                        .gradient = slice(state.unit->gradients(), range),
-                        .weights = narrow ? slice(state.unit->weights(), range) : Tensor(),
+    const Range part = intersect(range, state.master.range);
+    if (part.empty()) continue;
+    const Range local{part.begin - state.master.range.begin, part.end - state.master.range.begin};
+    OptimizerRange work{.master = state.master.slice(part),
+                        .gradient = unit.gradients().slice(part),
+                        .weights = state.own_master ? unit.weights().slice(part) : Tensor(),
                         .decay = decay};
-    for (const Tensor& moment : state.moments) work.states.push_back(slice(moment, range));
+    for (const Tensor& moment : state.moments)
+      work.states.push_back(moment.elements_at(local.begin, {local.size()}));
     apply(backend_, options_.optimizer, step, work);
   }
+  if (!unit.policy().whole_states && unit.policy().whole_weights)
+    mesh_.data().all_gather(unit.weights().slice(own), unit.weights().data).wait();
 }
 
 }  // namespace trireme

@@ -61,18 +61,18 @@ class ZeroOptimizer {
  private:
   struct State {
     Unit* unit;
-    Tensor master;  // the unit's weights themselves when they are wide or not trained
-    std::vector<Tensor> moments;
-    // The master if it is more than the weights, else undefined.
-    Tensor own_master() const {
-      return master.dtype() == unit->weights().dtype() ? Tensor() : master;
-    }
+    FlatTensor master;  // the unit's weights themselves when they are wide or not trained
+    bool own_master = false;
+    std::vector<Tensor> moments;  // like the master
+    // The master if it is more than the weights.
+    FlatTensor separate() const { return own_master ? master : FlatTensor{}; }
   };
 
   void sum_group(SumGroup group, Communicator& comm);
   bool has_group(SumGroup group) const;
   void add_squares(const Tensor& out);
   std::string first_bad_parameter();
+  State make_state(Unit& unit);
   void update(const State& state, const OptimizerStep& step);
 
   Backend& backend_;

@@ -1,9 +1,10 @@
 // The module wrapper that makes a list entry ZeRO's: gather before use, release after it, reduce
 // when backward ended.
 //
-// forward = gather; record the end of backward; child; record the begin of backward; release. It
-// pushes tape entries and nothing else: no hooks, no search. Goes inside Recompute, so that a
-// recomputed segment gathers again by itself.
+// forward = gather; record the end of backward; child; record the begin of backward (which gathers
+// again); release. A recomputing pass keeps its weights until that backward. It pushes tape entries
+// and nothing else: no hooks, no search. Goes inside Recompute, so that a recomputed segment
+// gathers again by itself.
 #pragma once
 
 #include <vector>
@@ -23,6 +24,9 @@ class Sharded : public Module {
   const std::vector<Unit*>& units() const { return units_; }
 
  private:
+  void record_end(const Context& ctx);
+  void release();
+
   ModulePtr child_;
   std::vector<Unit*> units_;
 };

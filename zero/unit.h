@@ -1,9 +1,11 @@
 // A unit: parameters that are gathered, reduced and released together, in flat buffers.
 //
-// At stage 0 every data rank keeps weights, gradients and optimizer states whole, so gather and
-// release move nothing, and the end of the last backward of a step starts the one gradient
-// reduction there is: the sum over data ranks, as a reduce-scatter onto this rank's own shard of
-// the buffer. ZeroOptimizer finishes it.
+// Its home buffers are whole or this data rank's shard, as the stage says (zero/stage.h). gather()
+// makes weights whole for a use and is counted, so uses may nest; where they stay whole it moves
+// nothing. Gradients of a step are summed over data ranks onto the own shard by reduce-scatters,
+// the only gradient reduction there is: one after the last backward of the step while they stay
+// whole (stages 0-1), else one after each micro-batch, added up in the shard. At one micro-batch
+// all stages give the same bits.
 //
 // Owns the flat tensors; the parameters are owned by their modules and must outlive the unit. A
 // unit may have several users (a tied embedding table is used by the first and the last list
@@ -16,18 +18,33 @@
 
 #include "framework/backend/backend.h"
 #include "framework/comm/communicator.h"
-#include "zero/flat_layout.h"
+#include "zero/flat_tensor.h"
+#include "zero/stage.h"
 
 namespace trireme {
+
+class Unit;
+
+// Lets one unit's reduction be in flight at a time: a new one waits for the one before. Shared by
+// the units of a rank; bounds the whole gradients that wait to two.
+class ReductionQueue {
+ public:
+  void enter(Unit& unit);
+
+ private:
+  Unit* busy_ = nullptr;
+};
 
 struct UnitOptions {
   DType compute = DType::kF32;    // of the weights
   DType gradients = DType::kF32;  // of the gradient buffer
+  StagePolicy policy;
+  ReductionQueue* reductions = nullptr;  // null: a reduction of a micro-batch is waited for at once
 };
 
 class Unit {
  public:
-  // Allocates zeros and points the parameters into the buffers.
+  // Allocates zeros and, where they stay whole, points the parameters into the buffers.
   Unit(std::string name, std::vector<Parameter*> parameters, Backend& backend, Communicator& data,
        const UnitOptions& options);
 
@@ -35,46 +52,68 @@ class Unit {
   const FlatLayout& layout() const { return layout_; }
   const std::vector<Parameter*>& parameters() const { return parameters_; }
   Range own_shard() const { return layout_.shard(data_.rank()); }
+  // One more list entry uses this unit in every micro-batch.
+  void add_user() { ++users_; }
 
-  // Makes weights available for a use, and lets them go after it.
-  void gather() {}
-  void release() {}
+  // Makes weights whole for a use, and lets them go after it. Counted. Collective over the data
+  // ranks at stage 3.
+  void gather();
+  void release();
 
   // A step begins: nothing is accumulated yet, and `backward_uses` backward passes over this unit
   // will come. None: the unit's gradients are zero in this step.
   void begin_step(std::int64_t backward_uses);
-  // Around one backward use. The end of the last one starts the reduction.
-  void begin_backward() {}
+  // Around one backward use: gradients may be added to between them. The end of the last use of the
+  // step, or of a micro-batch from stage 2 on, starts a reduction.
+  void begin_backward();
   void end_backward();
-  // Waits for the reduction: then the own shard of gradients() holds the sum over data ranks.
+  // Waits for a reduction in flight and adds it up. Nothing happens without one.
+  void complete_reduction();
+  // After all backward passes: the own shard of gradients() holds the sum over data ranks.
   void finish_reduction();
 
-  // Sets all weights, and `master` (padded, wider; may be undefined) to the same values before
-  // rounding: to their initial values, or to those of logical tensors, e.g. a checkpoint's. Works
-  // in pieces of bounded size.
-  void fill_initial(std::uint64_t seed, const Tensor& master);
-  void load_values(const SectionSource& source, const Tensor& master);
+  // Sets all weights, and `master` (wider; may be undefined) to the same values before rounding: to
+  // their initial values, or to those of logical tensors, e.g. a checkpoint's. Works in pieces of
+  // bounded size.
+  void fill_initial(std::uint64_t seed, const FlatTensor& master);
+  void load_values(const SectionSource& source, const FlatTensor& master);
 
-  const Tensor& weights() const { return weights_; }      // (padded) compute type
-  const Tensor& gradients() const { return gradients_; }  // (padded), (0) if nothing is trained
-  bool trainable() const { return trainable_; }           // has it a parameter that is?
+  const FlatTensor& weights() const { return weights_; }      // home, compute type
+  const FlatTensor& gradients() const { return gradients_; }  // home; empty if nothing is trained
+  bool trainable() const { return trainable_; }               // has it a parameter that is?
+  const StagePolicy& policy() const { return policy_; }
   // Full values of one parameter, converted to double (for tests, checkpoints and hashes): padding
-  // rows included.
+  // rows included. Only while gathered.
   std::vector<double> values_of(const Parameter& parameter) const;
 
  private:
-  void fill(std::size_t parameter, const SectionSource& source, const Tensor& master);
+  void fill(std::size_t parameter, const SectionSource& source, const FlatTensor& master);
+  void point_weights(const Tensor& whole);
+  void point_gradients(const Tensor& whole);
+  void zero_unwritten();
+  void reduce_step();
+  void reduce_micro_batch();
 
   std::string name_;
   std::vector<Parameter*> parameters_;
   Backend& backend_;
   Communicator& data_;
+  StagePolicy policy_;
+  ReductionQueue* reductions_;
   FlatLayout layout_;
-  Tensor weights_;
   bool trainable_ = false;
-  Tensor gradients_;
-  std::int64_t uses_left_ = 0;
-  Pending reduction_;
+  FlatTensor weights_, gradients_;
+  Tensor gathered_;        // whole weights during uses, at stage 3
+  Tensor open_gradients_;  // whole gradients of a micro-batch, from stage 2 on
+  std::int64_t users_ = 0;
+  std::int64_t gathers_ = 0;                    // uses now
+  std::int64_t open_ = 0;                       // backward uses now
+  std::int64_t uses_left_ = 0, uses_done_ = 0;  // backward ones of this step
+  bool accumulated_ = false;                    // has the shard gradients of this step?
+  struct Reduction {
+    Tensor whole, piece;
+    Pending pending;
+  } reduction_;
 };
 
 }  // namespace trireme

@@ -29,6 +29,7 @@ struct Context {
   std::int64_t first_sample = 0;      // global index of the first one, for dropout counters
   bool sequence_parallel = false;     // rows between the linears are sharded over the tensor ranks
   bool remake_cheap_outputs = false;  // selective recomputation of norm and activation outputs
+  bool recomputing = false;           // this pass is run again for backward, which follows at once
   DType compute = DType::kF32;        // type of matmul operands
   const LossTarget* target = nullptr;
 

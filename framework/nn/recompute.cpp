@@ -15,6 +15,7 @@ namespace {
 void run_again(Module& child, Context ctx, Tape& outer, const Var& x, Tensor dy) {
   auto inner = std::make_shared<Tape>();
   ctx.tape = inner.get();
+  ctx.recomputing = true;
   Var y = child.forward(ctx, x);
   if (dy) {
     check(y.wants_grad(), "recompute: the child's output has no gradient slot");

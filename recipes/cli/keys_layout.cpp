@@ -130,7 +130,6 @@ std::vector<Key> layout_keys() {
        .initial = "0",
        .min = 0,
        .max = 3,
-       .supported = {"0"},
        .help = "What data ranks share out: 0 nothing, 1 optimizer state, 2 and gradients, 3 and "
                "parameters."},
       {.section = "zero",

@@ -84,6 +84,16 @@ Engine::Batch Engine::load(std::int64_t first, std::int64_t count, const SampleS
   return batch;
 }
 
+void Engine::add_uncounted(Batch& batch, const SampleSource& source) {
+  Batch one = load(0, 1,
+                   [&](std::int64_t first, std::int64_t count, std::vector<std::int32_t>& ids,
+                       std::vector<std::int32_t>& labels) {
+                     source(first, count, ids, labels);
+                     std::fill(labels.begin(), labels.end(), -1);
+                   });
+  batch.micros.push_back(std::move(one.micros.front()));
+}
+
 void Engine::aim(Batch& batch, double seed, double smoothing, const Tensor& total) {
   for (MicroBatch& micro : batch.micros) {
     micro.target.seed = seed;
@@ -135,12 +145,16 @@ double Engine::evaluate(std::int64_t samples, const SampleSource& source) {
   const std::int64_t ranks = mesh_.shape().data, rank = mesh_.coord().data;
   const std::int64_t begin = samples * rank / ranks, end = samples * (rank + 1) / ranks;
   Batch batch = load(begin, end - begin, source);
+  // Weights that are cut over data ranks are gathered by all of them: shares of one size, the
+  // shorter ones filled up with samples that do not count.
+  const std::int64_t share = (samples + ranks - 1) / ranks;
+  const std::int64_t micros = (share + options_.micro_batch - 1) / options_.micro_batch;
+  while (std::ssize(batch.micros) < micros) add_uncounted(batch, source);
   Tensor total = backend_.zeros({1}, DType::kF64, MemoryKind::kWorkspace);
   aim(batch, 0.0, 0.0, total);
-  if (!batch.micros.empty()) {
-    const ActionList actions =
-        forward_only(mesh_.shape().pipeline, static_cast<int>(batch.micros.size()), options_.chunks,
-                     mesh_.coord().pipeline);
+  if (micros > 0) {
+    const ActionList actions = forward_only(mesh_.shape().pipeline, static_cast<int>(micros),
+                                            options_.chunks, mesh_.coord().pipeline);
     runner_->run(actions, batch.micros, runner_options("evaluation", false));
   }
   const bool gives_loss = last_stage() && mesh_.coord().tensor == 0;

@@ -54,8 +54,8 @@ class Engine {
   EngineStep train(std::int64_t step, const SampleSource& source, bool stop_requested);
   // Mean loss over samples [0, samples), cut over data ranks, no dropout, no label smoothing.
   double evaluate(std::int64_t samples, const SampleSource& source);
-  // Logits (V) of the token after `ids`. Called by all ranks of one data coordinate; the last
-  // stage gets logits, others an empty vector.
+  // Logits (V) of the token after `ids`. Called by all ranks of one data coordinate, at ZeRO stage
+  // 3 by all ranks; the last stage gets logits, others an empty vector.
   std::vector<double> next_logits(const std::vector<std::int32_t>& ids);
 
   const EngineOptions& options() const { return options_; }
@@ -72,6 +72,7 @@ class Engine {
     std::int64_t counted = 0;  // labels of this rank's share
   };
   Batch load(std::int64_t first, std::int64_t count, const SampleSource& source);
+  void add_uncounted(Batch& batch, const SampleSource& source);
   void aim(Batch& batch, double seed, double smoothing, const Tensor& total);
   bool first_stage() const { return mesh_.coord().pipeline == 0; }
   bool last_stage() const { return mesh_.coord().pipeline + 1 == mesh_.shape().pipeline; }

@@ -19,7 +19,10 @@ StageModel::StageModel(const ModelOptions& model, const Bounds& bounds, int chun
       backend_(backend),
       options_(options),
       store_(std::make_unique<KeepOnDevice>()),
+      reductions_(std::make_unique<ReductionQueue>()),
       ties_(model.tie_embeddings) {
+  options_.unit.policy = policy_of(options.zero_stage);
+  options_.unit.reductions = reductions_.get();
   const std::vector<LayerSpec> list = layer_list(model);
   const int stages = mesh.shape().pipeline;
   BuildContext build{.tensor = {&mesh.tensor()},
@@ -39,6 +42,7 @@ std::vector<Unit*> StageModel::make_units(const std::string& name, Module& modul
     for (std::size_t u = 0; u < units_.size(); ++u)
       if (holds(*units_[u], p)) {
         users_[u].push_back(entry);
+        units_[u]->add_user();
         result.push_back(units_[u].get());
         return;
       }
@@ -48,6 +52,7 @@ std::vector<Unit*> StageModel::make_units(const std::string& name, Module& modul
     if (parameters.empty()) return;
     units_.push_back(std::make_unique<Unit>(unit_name, std::move(parameters), backend_,
                                             mesh_.data(), options_.unit));
+    units_.back()->add_user();
     users_.push_back({entry});
     result.push_back(units_.back().get());
   };

@@ -27,8 +27,9 @@ struct StageOptions {
   bool sequence_parallel = false;
   RecomputeMode recompute = RecomputeMode::kNone;
   std::int64_t recompute_every = 1;  // layers per recomputed segment, with kFull
+  int zero_stage = 0;
   std::function<bool(const std::string& parameter)> frozen;  // not trained; empty = none
-  UnitOptions unit;
+  UnitOptions unit;  // types; the stage's policy and queue are set by StageModel
 };
 
 class StageModel {
@@ -40,6 +41,8 @@ class StageModel {
 
   std::vector<Chunk> chunks() const { return chunks_; }
   std::vector<Unit*> units() const;
+  // List entries that use unit i, as indices over all chunks.
+  const std::vector<std::vector<int>>& users() const { return users_; }
   const std::vector<int>& entries_per_chunk() const { return entry_counts_; }
   // Tells the units how many backward passes the order holds.
   void begin_step(const std::vector<Use>& order);
@@ -57,6 +60,7 @@ class StageModel {
   Backend& backend_;
   StageOptions options_;
   std::unique_ptr<ActivationStore> store_;
+  std::unique_ptr<ReductionQueue> reductions_;
   std::vector<std::unique_ptr<Unit>> units_;
   std::vector<std::vector<int>> users_;  // entries that use unit i
   std::vector<ModulePtr> modules_;

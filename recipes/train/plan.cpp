@@ -101,6 +101,7 @@ EngineOptions engine_options(const Recipe& r) {
                                                     {"selective", RecomputeMode::kSelective}},
                                                    r.recompute.mode),
                 .recompute_every = r.recompute.every,
+                .zero_stage = static_cast<int>(r.zero.stage),
                 .unit = {.compute = compute,
                          .gradients = r.precision.gradients == "compute"
                                           ? compute

@@ -16,22 +16,30 @@ void CountedTraffic::add(const Traffic& before, const Traffic& now) {
 
 namespace {
 
-std::map<std::string, std::int64_t> resident_formulas(Engine& engine) {
+std::map<std::string, std::int64_t> resident_formulas(const Mesh& mesh, Engine& engine) {
   const EngineOptions& options = engine.options();
-  const std::int64_t psi = engine.stage().elements();
+  const StagePolicy policy = policy_of(options.stage.zero_stage);
+  const std::int64_t psi = engine.stage().elements(), n = mesh.data().size();
   const DType compute = options.stage.unit.compute, wide = accumulation_type(compute);
   const std::int64_t states = moments(options.optimizer.optimizer) + (wide == compute ? 0 : 1);
-  return {{"parameters", psi * size_of(compute)},
-          {"gradients", psi * size_of(options.stage.unit.gradients)},
-          {"optimizer", psi * states * size_of(wide)},
+  const auto bytes = [&](bool whole, std::int64_t each) { return (whole ? psi : psi / n) * each; };
+  return {{"parameters", bytes(policy.whole_weights, size_of(compute))},
+          {"gradients", bytes(policy.whole_gradients, size_of(options.stage.unit.gradients))},
+          {"optimizer", bytes(policy.whole_states, states * size_of(wide))},
           {"activations", 0},
           {"communication", 0}};
 }
 
-std::map<std::string, std::map<std::string, MemoryCell>> memory_of(Engine& engine,
+// Kinds that do not grow within a step have their resident bytes as the peak's formula too.
+bool stays_within_step(const StagePolicy& policy, const std::string& kind) {
+  return kind == "optimizer" || (kind == "parameters" && policy.whole_weights) ||
+         (kind == "gradients" && policy.whole_gradients);
+}
+
+std::map<std::string, std::map<std::string, MemoryCell>> memory_of(const Mesh& mesh, Engine& engine,
                                                                    const MemoryLedger& ledger) {
   std::map<std::string, std::map<std::string, MemoryCell>> memory;
-  const auto formulas = resident_formulas(engine);
+  const auto formulas = resident_formulas(mesh, engine);
   for (int t = 0; t < kTiers; ++t)
     for (int k = 0; k < kMemoryKinds; ++k) {
       const auto tier = static_cast<Tier>(t);
@@ -41,8 +49,8 @@ std::map<std::string, std::map<std::string, MemoryCell>> memory_of(Engine& engin
       const auto formula = formulas.find(std::string(name_of(kind)));
       if (tier == Tier::kDevice && formula != formulas.end()) {
         cell.formula_resident = formula->second;
-        if (formula->second > 0)
-          cell.formula_peak = formula->second;  // states do not move within a step
+        if (stays_within_step(policy_of(engine.options().stage.zero_stage), formula->first))
+          cell.formula_peak = formula->second;
       }
       memory[std::string(name_of(tier))][std::string(name_of(kind))] = cell;
     }
@@ -56,7 +64,7 @@ RankReport rank_report(const Mesh& mesh, Engine& engine, const MemoryLedger& led
   RankReport report;
   const std::string prefix = rank_prefix(mesh.shape(), mesh.world().rank());
   report.name = prefix.substr(1, prefix.rfind(']') - 1);
-  report.memory = memory_of(engine, ledger);
+  report.memory = memory_of(mesh, engine, ledger);
   const auto formulas = traffic_formulas(mesh, engine, traffic.steps, traffic.applied);
   for (const auto& [operation, entry] : traffic.bytes)
     report.traffic[operation] = {.bytes = entry.bytes, .calls = entry.calls};

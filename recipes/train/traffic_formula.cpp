@@ -45,19 +45,64 @@ std::int64_t samples_of(const Engine& engine, const Mesh& mesh, int micro) {
   return std::min(o.micro_batch, o.global_batch / mesh.shape().data - micro * o.micro_batch);
 }
 
-// The number of labels; each unit's gradient: a reduce-scatter an attempted step, an all-gather an
-// applied one.
+// How often one unit is made whole and reduced in a step, from the order of its uses.
+struct UnitMoves {
+  std::int64_t gathers = 0, reductions = 0;
+};
+
+UnitMoves moves_of(const std::vector<Use>& order, const std::vector<int>& users,
+                   bool late_release) {
+  const auto uses_unit = [&](const Use& use) {
+    return std::find(users.begin(), users.end(), use.entry) != users.end();
+  };
+  const bool split = std::any_of(order.begin(), order.end(), [](const Use& use) {
+    return use.kind == Use::Kind::kBackwardWeight;
+  });
+  UnitMoves moves;
+  std::int64_t held = 0, open = 0, done = 0, left = 0;
+  for (const Use& use : order)
+    if (use.kind == Use::Kind::kBackward && uses_unit(use)) ++left;
+  for (const Use& use : order) {
+    if (!uses_unit(use)) continue;
+    if (use.kind != Use::Kind::kBackwardWeight) moves.gathers += held == 0;
+    if (use.kind == Use::Kind::kForward) continue;
+    const bool begins = use.kind == Use::Kind::kBackward, ends = !split || !begins;
+    if (begins) ++open;
+    if (begins && split && late_release) ++held;
+    if (!ends) continue;
+    if (split && late_release) --held;
+    --open, --left, ++done;
+    moves.reductions += open == 0 && (left == 0 || done % std::ssize(users) == 0);
+  }
+  return moves;
+}
+
+// The number of labels; per unit the reductions of its gradients; and what makes weights whole: for
+// each use (stage 3), or once after an update (stages 1-2), where stage 0 gathers gradients
+// instead.
 void add_data(const Mesh& mesh, Engine& engine, std::int64_t steps, std::int64_t applied,
               Formulas& out) {
-  Sent labels(mesh.data()), reduced(mesh.data()), gathered(mesh.data());
+  const StageOptions& stage = engine.options().stage;
+  const StagePolicy policy = policy_of(stage.zero_stage);
+  const std::vector<Use> order = flatten(engine.actions(), engine.stage().entries_per_chunk());
+  const std::vector<Unit*> units = engine.stage().units();
+  Sent labels(mesh.data()), attempted(mesh.data()), updated(mesh.data());
   if (mesh.data().size() > 1) labels.all_reduce(1, DType::kF64);
-  for (const Unit* unit : engine.stage().units()) {
-    reduced.reduce_scatter(unit->layout().padded(), unit->gradients().dtype());
-    gathered.all_gather(unit->layout().padded(), unit->gradients().dtype());
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    const std::int64_t n = units[u]->layout().padded();
+    const UnitMoves moves =
+        moves_of(order, engine.stage().users()[u], stage.recompute == RecomputeMode::kSelective);
+    const bool trains = units[u]->trainable();
+    const std::int64_t reductions = !trains ? 0 : policy.whole_gradients ? 1 : moves.reductions;
+    for (std::int64_t i = 0; i < reductions; ++i) attempted.reduce_scatter(n, stage.unit.gradients);
+    for (std::int64_t i = 0; i < (policy.whole_weights ? 0 : moves.gathers); ++i)
+      attempted.all_gather(n, stage.unit.compute);
+    if (trains && policy.whole_weights)
+      updated.all_gather(n, policy.whole_states ? stage.unit.gradients : stage.unit.compute);
   }
   labels.put(steps, out);
-  reduced.put(steps, out);
-  gathered.put(applied, out);
+  attempted.put(steps, out);
+  updated.put(applied, out);
 }
 
 // Rows x columns of each cut that a send of the action list crosses.

@@ -155,9 +155,10 @@ std::vector<std::int32_t> Trainer::prompt() const {
   return ids;
 }
 
-// Every rank of data coordinate 0 takes part; rank 0 is one of them.
+// Every rank of data coordinate 0 takes part, rank 0 among them; at ZeRO stage 3 all ranks do, for
+// all hold weights.
 std::string Trainer::sample_text(std::int64_t request) {
-  if (mesh_.coord().data != 0) return {};
+  if (mesh_.coord().data != 0 && recipe_.zero.stage < 3) return {};
   std::vector<std::int32_t> ids = prompt();
   const std::vector<std::int32_t> text =
       sample(engine_, mesh_, *backend_, ids, kSampleTokens, recipe_.batch.sequence,

@@ -41,7 +41,7 @@ std::string text_of(const Layout& l) {
   return join("data ", l.mesh.data, " pipeline ", l.mesh.pipeline, " tensor ", l.mesh.tensor, " ",
               name_of(l.schedule), " chunks ", l.chunks, " micro ", l.micro,
               l.sequence_parallel ? " sequence-parallel" : "", " recompute ",
-              static_cast<int>(l.recompute), "/", l.recompute_every);
+              static_cast<int>(l.recompute), "/", l.recompute_every, " zero ", l.zero_stage);
 }
 
 SampleSource random_samples(const ModelOptions& model, std::uint64_t seed) {
@@ -67,6 +67,8 @@ SampleSource random_samples(const ModelOptions& model, std::uint64_t seed) {
 }
 
 void LogicalTensors::add(Rank& rank, bool gradients) {
+  const std::vector<Unit*> units = rank.engine.stage().units();
+  for (Unit* unit : units) unit->gather();
   rank.engine.stage().visit([&](Parameter& p) {
     if (gradients && !p.spec().trainable) return;
     const std::vector<double> values = download_doubles(rank.backend, gradients ? p.grad : p.value);
@@ -89,6 +91,7 @@ void LogicalTensors::add(Rank& rank, bool gradients) {
         }
     }
   });
+  for (Unit* unit : units) unit->release();
 }
 
 SectionSource source_of(const Logical& tensors) {
@@ -112,6 +115,7 @@ EngineOptions engine_options(const Task& task, const Layout& layout) {
           .stage = {.sequence_parallel = layout.sequence_parallel,
                     .recompute = layout.recompute,
                     .recompute_every = layout.recompute_every,
+                    .zero_stage = layout.zero_stage,
                     .frozen = task.frozen,
                     .unit = {.compute = task.compute,
                              .gradients = task.narrow_gradients ? task.compute
@@ -154,7 +158,7 @@ Curve train(const Task& task, const Layout& layout) {
   run_layout(task, layout, [&](Rank& rank) {
     for (int step = 0; step < task.steps; ++step) {
       const EngineStep result = rank.engine.train(step, source, false);
-      if (step == 0) gradients.add_gradients(rank);
+      if (step == 0 && layout.zero_stage == 0) gradients.add_gradients(rank);
       if (!rank.first()) continue;
       curve.losses.push_back(result.loss);
       curve.norms.push_back(result.optimizer.grad_norm);

@@ -20,6 +20,7 @@ struct Layout {
   bool sequence_parallel = false;
   RecomputeMode recompute = RecomputeMode::kNone;
   std::int64_t recompute_every = 1;
+  int zero_stage = 0;
   std::vector<int> partition = {};  // list entries per virtual stage; empty = by cost
 };
 std::string text_of(const Layout& layout);

@@ -18,11 +18,11 @@ TEST(Unit, PointsParametersIntoItsBuffers) {
     EXPECT_EQ(toy.values(0), std::vector<double>(5, 0.0));
     toy.unit().fill_initial(1, {});
     EXPECT_EQ(toy.values(0), std::vector<double>(5, 1.0));
-    EXPECT_EQ(toy.parameter(1).value.data(), toy.unit().weights().elements_at(5, {3}).data());
+    EXPECT_EQ(toy.parameter(1).value.data(), toy.unit().weights().data.elements_at(5, {3}).data());
     EXPECT_FALSE(toy.parameter(1).grad);
     EXPECT_TRUE(toy.parameter(2).grad);
-    EXPECT_EQ(toy.unit().weights().elements(), 8);
-    const std::vector<double> flat = download_doubles(backend, toy.unit().weights());
+    EXPECT_EQ(toy.unit().weights().data.elements(), 8);
+    const std::vector<double> flat = download_doubles(backend, toy.unit().weights().data);
     EXPECT_EQ(flat, std::vector<double>(8, 1.0));
   });
 }
@@ -36,7 +36,7 @@ TEST(Unit, SumsOverDataRanksOntoTheOwnShard) {
     std::vector<double> expected(8, 0.0);
     for (std::int64_t i = own.begin; i < std::min<std::int64_t>(20, own.end); ++i)
       expected[static_cast<std::size_t>(i - own.begin)] = 10;
-    EXPECT_EQ(values(backend, toy.unit().gradients().elements_at(own.begin, {8})), expected);
+    EXPECT_EQ(values(backend, toy.unit().gradients().slice(own)), expected);
   });
 }
 

@@ -99,8 +99,8 @@ TEST(Parse, AllProblemsAtOnceInOrder) {
 }
 
 TEST(Parse, LaterFeaturesAreRefusedByName) {
-  EXPECT_EQ(refusal("[zero]\nstage = 2\n"),
-            "a.cfg:2: zero.stage = 2 is not supported yet; legal values: 0");
+  EXPECT_EQ(refusal("[zero]\nreshard = step\n"),
+            "a.cfg:2: zero.reshard = step is not supported yet; legal values: forward");
   EXPECT_EQ(
       refusal("", {"--offload.optimizer=host"}),
       "flag --offload.optimizer: offload.optimizer = host is not supported yet; legal values: "
