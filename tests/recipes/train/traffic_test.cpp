@@ -84,6 +84,25 @@ TEST(Traffic, EverySchedule) {
                       .recompute = sequence ? RecomputeMode::kFull : RecomputeMode::kNone});
 }
 
+// Stage 1: reduce-scatter and all-gather; 2: a reduce-scatter each micro-batch; 3: a gather each
+// use besides.
+TEST(Traffic, EveryZeroStage) {
+  for (const ModelOptions& model : {tiny_gpt2(), tiny_mlp()})
+    for (const int stage : {1, 2, 3})
+      for (const Kind kind :
+           {Kind::kGPipe, Kind::kOneFOneB, Kind::kInterleaved, Kind::kZeroBubbleH1})
+        for (const RecomputeMode mode :
+             {RecomputeMode::kNone, RecomputeMode::kFull, RecomputeMode::kSelective})
+          for (const MeshShape mesh : {MeshShape{2, 1, 1}, MeshShape{2, 2, 1}, MeshShape{3, 1, 2}})
+            expect_exact({.model = model}, {.mesh = mesh,
+                                            .schedule = kind,
+                                            .chunks = kind == Kind::kInterleaved ? 2 : 1,
+                                            .micro = mesh.data == 3 ? 3 : 1,
+                                            .recompute = mode,
+                                            .recompute_every = 3,
+                                            .zero_stage = stage});
+}
+
 TEST(Traffic, LastMicroBatchMayBeSmaller) {
   for (const ModelOptions& model : families())
     expect_exact({.model = model, .global_batch = 10},
