@@ -6,6 +6,7 @@
 
 #include "framework/base/memory_error.h"
 #include "pipeline/simulator.h"
+#include "recipes/report/printable.h"
 #include "recipes/train/gather.h"
 #include "recipes/train/memory_advice.h"
 #include "recipes/train/plan.h"
@@ -169,7 +170,7 @@ std::string Trainer::sample_text(std::int64_t request) {
   if (recipe_.model.family == "mlp")
     ids.assign(ids.end() - std::min<std::ptrdiff_t>(std::ssize(ids), kPromptTokens), ids.end());
   ids.insert(ids.end(), text.begin(), text.end());
-  return inputs_.tokenizer.decode(ids);
+  return printable(inputs_.tokenizer.decode(ids));
 }
 
 TrainingEnd Trainer::run() try {
