@@ -66,15 +66,19 @@ int dispatch(Process& process, const CommandLine& line) {
   return doctor_command(process, line);
 }
 
+// In one piece, so that the sentences of several processes do not mix.
+int told(Process& process, const std::exception& error, int code) {
+  process.err << join("trireme: ", error.what(), "\n") << std::flush;
+  return code;
+}
+
 int run(Process& process, int argc, char** argv) {
   try {
     return dispatch(process, split_command_line({argv + 1, argv + argc}, {{.name = "json"}}));
   } catch (const UsageError& error) {
-    process.err << "trireme: " << error.what() << std::endl;
-    return 2;
+    return told(process, error, 2);
   } catch (const std::exception& error) {
-    process.err << "trireme: " << error.what() << std::endl;
-    return 1;
+    return told(process, error, 1);
   }
 }
 
@@ -105,7 +109,7 @@ int main(int argc, char** argv) {
                            .terminal = {.is_terminal = isatty(STDERR_FILENO) == 1,
                                         .no_color = no_color != nullptr && *no_color != 0,
                                         .term = term != nullptr ? term : "",
-                                        .columns = terminal_columns()},
+                                        .columns_now = terminal_columns},
                            .out = std::cout,
                            .err = std::cerr,
                            .files = *files,
