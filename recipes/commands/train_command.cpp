@@ -1,4 +1,4 @@
-// trireme train RECIPE [--section.key=value ...]
+// trireme train RECIPE [--section.key=value ...] [--json]
 #include <algorithm>
 #include <ostream>
 
@@ -84,6 +84,10 @@ std::string next_steps(const CommandLine& line, const Recipe& recipe) {
 void tell_end(Process& process, const CommandLine& line, const Recipe& recipe,
               const TrainingEnd& end) {
   write_report(process.files, recipe.train.folder + "/report.json", end.report);
+  if (line.options.contains("json")) {
+    process.out << report_json(end.report) << std::flush;
+    return;
+  }
   process.out << report_text(end.report) << "\n";
   if (!end.sample.empty())
     process.out << "Sample (it begins with "

@@ -88,6 +88,18 @@ TEST_F(BadInput, AllBadKeysAtOnceWithTheirLines) {
        "batch.micro = 2.5"});
 }
 
+TEST_F(BadInput, ATextTakenForARecipeGetsShortSentences) {
+  std::string text;
+  for (int i = 0; i < 1000; ++i) text += std::string(1000, 'x') + "\n";
+  write_file(run_.recipe(), text);
+  const ProgramEnd end = run_to_end(run_.train());
+  expect_refused(end, 2,
+                 {run_.recipe() + ":1: expected [section] or key = value, got xxx", "more"});
+  EXPECT_LT(end.err.size(), 20000u);
+  expect_refused(run_to_end({program(), "train", run_ / ""}), 2,
+                 {"there is no recipe file", "what has that name is no file"});
+}
+
 TEST_F(BadInput, EnvironmentIsNamed) {
   expect_refused(run_to_end(run_.train(), {.environment = {{"TRIREME_MODEL_HEADS", "many"}}}), 2,
                  {"TRIREME_MODEL_HEADS", "model.heads = many"});

@@ -66,6 +66,14 @@ TEST(Runs, LeavePlainTextWhateverTheModelSays) {
     for (const unsigned char c : text) EXPECT_TRUE(c == '\n' || c == '\t' || c >= 0x20) << int{c};
 }
 
+TEST(Runs, JsonInsteadOfTables) {
+  const TinyRun run;
+  const ProgramEnd end = run_to_end(run.train({"--json"}));
+  ASSERT_EQ(end.code, 0) << end.err;
+  EXPECT_EQ(nlohmann::json::parse(end.out),
+            nlohmann::json::parse(text_of_file(run.folder() + "/report.json")));
+}
+
 TEST(Runs, NextStepsCanBePasted) {
   const TinyRun run;
   const std::string folder = run / "a run's folder";
