@@ -33,9 +33,9 @@ Trainer::Trainer(const RunInputs& inputs, Communicator& world) try
       world_(world),
       backend_(attached_backend(recipe_, world)),
       mesh_(world, mesh_shape(recipe_)),
+      trace_(world, [this] { return now(); }),
       engine_(engine_options(recipe_), mesh_, *backend_),
       skipped_batches_(recipe_.data.skip),
-      trace_(world, [this] { return now(); }),
       flops_per_sample_(training_flops_per_sample(engine_.layers())) {
   engine_.runner().set_clock([this] { return now(); });
   start_ = now();
