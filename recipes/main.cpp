@@ -2,10 +2,12 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
 #include <map>
+#include <string_view>
 
 #include "framework/base/error.h"
 #include "recipes/cli/help.h"
@@ -22,6 +24,17 @@ std::atomic<int> signals_received{0};
 // The first signal asks for the end of the run, the second ends it at once.
 void on_signal(int number) {
   if (signals_received.fetch_add(1) > 0) _exit(128 + number);
+}
+
+// The same of a process that is alone: one voice. A step may take a while, and silence looks like a
+// hang. Only calls that a handler may make.
+void on_signal_spoken(int number) {
+  constexpr std::string_view kEnding =
+      "\ntrireme: ending after this step; once more ends at once\n";
+  on_signal(number);
+  const int before = errno;
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, kEnding.data(), kEnding.size());
+  errno = before;
 }
 
 std::map<std::string, std::string> environment() {
@@ -66,15 +79,19 @@ int dispatch(Process& process, const CommandLine& line) {
   return doctor_command(process, line);
 }
 
+// In one piece, so that the sentences of several processes do not mix.
+int told(Process& process, const std::exception& error, int code) {
+  process.err << join("trireme: ", error.what(), "\n") << std::flush;
+  return code;
+}
+
 int run(Process& process, int argc, char** argv) {
   try {
     return dispatch(process, split_command_line({argv + 1, argv + argc}, {{.name = "json"}}));
   } catch (const UsageError& error) {
-    process.err << "trireme: " << error.what() << std::endl;
-    return 2;
+    return told(process, error, 2);
   } catch (const std::exception& error) {
-    process.err << "trireme: " << error.what() << std::endl;
-    return 1;
+    return told(process, error, 1);
   }
 }
 
@@ -90,7 +107,7 @@ int main(int argc, char** argv) {
   if (launched) wait_passively_beside_other_processes(variables, argv);
 
   struct sigaction action {};
-  action.sa_handler = on_signal;
+  action.sa_handler = launched ? on_signal : on_signal_spoken;
   action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
@@ -101,11 +118,12 @@ int main(int argc, char** argv) {
   std::unique_ptr<trireme::MpiSession> mpi;
   const char* no_color = lookup("NO_COLOR");
   const char* term = lookup("TERM");
+  const trireme::TerminalTraits terminal{.is_terminal = isatty(STDERR_FILENO) == 1,
+                                         .no_color = no_color != nullptr && *no_color != 0,
+                                         .term = term != nullptr ? term : "",
+                                         .columns_now = terminal_columns};
   trireme::Process process{.environment = variables,
-                           .terminal = {.is_terminal = isatty(STDERR_FILENO) == 1,
-                                        .no_color = no_color != nullptr && *no_color != 0,
-                                        .term = term != nullptr ? term : "",
-                                        .columns = terminal_columns()},
+                           .terminal = terminal,
                            .out = std::cout,
                            .err = std::cerr,
                            .files = *files,

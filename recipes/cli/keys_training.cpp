@@ -250,7 +250,7 @@ std::vector<Key> training_keys() {
        .values = {"reference", "cpu", "cuda"},
        .supported = {"reference", "cpu"},
        .common = true,
-       .help = "What computes: reference (plain loops, an oracle), cpu, or cuda."},
+       .help = "What computes: reference (plain loops, an oracle), cpu or, later, cuda."},
       {.section = "device",
        .name = "memory",
        .type = KeyType::kSize,

@@ -8,7 +8,9 @@
 namespace trireme {
 namespace {
 
-constexpr double kLargest = 9007199254740992.0;  // 2^53: a double holds every integer up to here
+// 2^53: a double holds every integer up to here, but what reads as 2^53 may have been written as
+// 2^53 + 1.
+constexpr double kTooLarge = 9007199254740992.0;
 
 struct Suffix {
   std::string_view text;
@@ -37,7 +39,7 @@ std::optional<std::int64_t> whole(std::string_view text, const Suffix* begin, co
   auto number = parse_number(text);
   if (!number) return std::nullopt;
   double product = *number * factor;
-  if (std::abs(product) > kLargest || product != std::floor(product)) return std::nullopt;
+  if (std::abs(product) >= kTooLarge || product != std::floor(product)) return std::nullopt;
   return static_cast<std::int64_t>(product);
 }
 

@@ -27,11 +27,16 @@ class Parser {
     cross();
     if (problems_.empty()) return recipe_;
     std::string text;
-    for (const auto& problem : problems_) text += (text.empty() ? "" : "\n") + problem;
+    const std::size_t shown = std::min(problems_.size(), kMostProblems);
+    for (std::size_t i = 0; i < shown; ++i) text += (i == 0 ? "" : "\n") + problems_[i];
+    if (shown < problems_.size()) text += join("\nand ", problems_.size() - shown, " more");
     throw UsageError(text);
   }
 
  private:
+  // More than a recipe has; a text taken for a recipe has thousands.
+  static constexpr std::size_t kMostProblems = 100;
+
   void problem(const std::string& origin, const std::string& text) {
     problems_.push_back(origin + ": " + text);
   }

@@ -96,6 +96,8 @@ class Checker {
            "parallel.sequence = true: model.family = mlp has no sequence to cut; use false");
     expect(r_.model.activation == "gelu", {"model.activation", "model.family"},
            "model.activation = ", r_.model.activation, ": model.family = mlp has gelu only");
+    expect(!r_.model.tie_embeddings, {"model.tie_embeddings", "model.family"},
+           "model.tie_embeddings = true: model.family = mlp has no tied embeddings; use false");
   }
 
   void columns() {
@@ -188,13 +190,27 @@ class Checker {
     expect(r_.data.text.empty() || r_.data.tokens.empty(), {"data.tokens", "data.text"},
            "data.tokens = ", r_.data.tokens, " and data.text = ", r_.data.text,
            " are both given; use one");
+    expect(!given_.needs_data || !r_.train.folder.empty(), {"train.folder"},
+           "train.folder is empty; use the name of a folder, made if it is missing");
+    const std::int64_t first = parse_step_range(r_.train.trace).begin, steps = r_.train.steps;
+    expect(first <= steps, {"train.trace", "train.steps"}, "train.trace = ", r_.train.trace,
+           " begins after the last step, train.steps = ", steps, "; use steps from 1 to ", steps);
     const auto& o = r_.optimizer;
     expect(o.min_lr <= o.lr, {"optimizer.min_lr", "optimizer.lr"},
            "optimizer.min_lr = ", number_text(o.min_lr),
            " is above optimizer.lr = ", number_text(o.lr), "; use 0 to ", number_text(o.lr));
   }
 
+  // A process has a limit of threads, and collectives of one process read all peers' memory.
+  static constexpr std::int64_t kMostThreadRanks = 1024;
+
   void launch() {
+    const std::int64_t ranks = r_.parallel.ranks();
+    expect(r_.parallel.launch == "mpi" || ranks <= kMostThreadRanks,
+           {"parallel.data", "parallel.tensor", "parallel.pipeline", "parallel.launch"},
+           "parallel.data x parallel.tensor x parallel.pipeline = ", ranks,
+           " ranks are too many for the threads of one process; use at most ", kMostThreadRanks,
+           ", or start processes with mpirun");
     if (!given_.under_launcher) return;
     const bool mpi = r_.parallel.launch == "mpi";
     expect(mpi || !*given_.under_launcher, {"parallel.launch"},

@@ -40,10 +40,14 @@ std::vector<std::string> items_of(const std::string& text) {
   return items;
 }
 
+// Times the largest batch.global, it still counts samples without overflow.
+constexpr std::int64_t kMostBatches = 100'000'000'000;
+
 std::optional<std::int64_t> ordinal(std::string_view text) {
   std::int64_t value = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 1) return std::nullopt;
+  if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > kMostBatches)
+    return std::nullopt;
   return value;
 }
 
@@ -243,7 +247,8 @@ std::string expected(const Key& key) {
     case KeyType::kSteps:
       return "steps such as 10:13 (both included), or nothing";
     case KeyType::kRanges:
-      return "numbers and ranges from 1 that do not overlap, such as 7,100-200, or nothing";
+      return join("numbers and ranges from 1 to ", kMostBatches,
+                  " that do not overlap, such as 7,100-200, or nothing");
   }
   return "";
 }

@@ -40,7 +40,9 @@ Recipe recipe_of(Process& process, const CommandLine& line, bool needs_data) {
   if (!line.names.empty()) {
     input.file = line.names[0];
     if (process.files.status(input.file).kind != FileKind::kFile)
-      throw UsageError(join(line.command, ": there is no recipe file ", input.file));
+      throw UsageError(
+          join(line.command, ": there is no recipe file ", input.file,
+               process.files.exists(input.file) ? " (what has that name is no file)" : ""));
     input.text = read_whole(process.files, input.file);
   }
   return parse_recipe(input);

@@ -1,6 +1,5 @@
-// trireme train RECIPE [--section.key=value ...]
-#include <chrono>
-#include <mutex>
+// trireme train RECIPE [--section.key=value ...] [--json]
+#include <algorithm>
 #include <ostream>
 
 #include "framework/base/error.h"
@@ -55,22 +54,45 @@ std::string opening_lines(const Recipe& recipe, const TokenDataset& data) {
   return text;
 }
 
+// As a shell reads it back.
+std::string shell_word(const std::string& text) {
+  const bool plain = text.find_first_of(" \t\"'\\$`*?[]{}()<>|&;!#~") == std::string::npos;
+  if (plain && !text.empty()) return text;
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return word + "'";
+}
+
 std::string next_steps(const CommandLine& line, const Recipe& recipe) {
-  const std::string file = line.names.empty() ? "" : " " + line.names[0];
-  return join("Next steps\n  cat ", recipe.train.folder,
-              "/report.json          memory and traffic of every rank\n", "  tensorboard --logdir ",
-              recipe.train.folder, "\n", "  ./trireme train", file,
-              " --train.steps=", recipe.train.steps * 4, "   longer\n", "  ./trireme train", file,
-              " --data.text=FILE   on your own text\n",
-              "  ./trireme train --help              every key of a recipe\n");
+  std::string train = "./trireme train";
+  if (!line.names.empty()) train.append(" ").append(shell_word(line.names[0]));
+  const std::string folder = recipe.train.folder;
+  const std::pair<std::string, std::string> steps[] = {
+      {"cat " + shell_word(folder + "/report.json"), "memory and traffic of every rank"},
+      {"tensorboard --logdir " + shell_word(folder), "curves"},
+      {join(train, " --train.steps=", recipe.train.steps * 4), "longer"},
+      {train + " --data.text=FILE", "on your own text"},
+      {"./trireme train --help", "every key of a recipe"}};
+  std::size_t widest = 0;
+  for (const auto& [command, purpose] : steps) widest = std::max(widest, command.size());
+  std::string text = "Next steps\n";
+  for (const auto& [command, purpose] : steps)
+    text += join("  ", command, std::string(widest + 2 - command.size(), ' '), "# ", purpose, "\n");
+  return text;
 }
 
 void tell_end(Process& process, const CommandLine& line, const Recipe& recipe,
               const TrainingEnd& end) {
   write_report(process.files, recipe.train.folder + "/report.json", end.report);
+  if (line.options.contains("json")) {
+    process.out << report_json(end.report) << std::flush;
+    return;
+  }
   process.out << report_text(end.report) << "\n";
   if (!end.sample.empty())
-    process.out << "Sample (its first 32 tokens are held-out text)\n" << end.sample << "\n\n";
+    process.out << "Sample (it begins with "
+                << (recipe.data.validation > 0 ? "held-out" : "training") << " text)\n"
+                << end.sample << "\n\n";
   if (end.stopped) process.out << "Stopped by a signal after step " << end.report.steps << ".\n";
   process.out << next_steps(line, recipe) << std::flush;
 }

@@ -55,7 +55,8 @@ void Console::print(std::string_view text, bool dim) {
 
 void Console::bar(std::int64_t done, std::int64_t all, std::string_view beside) {
   if (!traits_.live()) return;
-  std::string next = bar_text(done, all, beside, traits_.columns);
+  std::string next =
+      bar_text(done, all, beside, traits_.columns_now ? traits_.columns_now() : traits_.columns);
   if (next == bar_) return;
   out_ << kEraseLine << next << std::flush;
   bar_ = std::move(next);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <iosfwd>
 #include <string>
 #include <string_view>
@@ -20,6 +21,8 @@ struct TerminalTraits {
   bool no_color = false;     // NO_COLOR is set and not empty
   std::string_view term;     // TERM
   int columns = 80;
+  // Columns now, for windows whose size changes; empty: `columns`.
+  std::function<int()> columns_now = {};
 
   // A bar may be redrawn in place.
   bool live() const { return is_terminal && term != "dumb"; }

@@ -1,5 +1,7 @@
 #include "recipes/report/step_record.h"
 
+#include <cmath>
+
 #include "framework/base/error.h"
 #include "recipes/report/numbers.h"
 
@@ -15,14 +17,19 @@ std::string memory_text(std::int64_t bytes, std::int64_t limit) {
   return gib_text(bytes) + (limit > 0 ? "/" + gib_text(limit) : "") + " GiB";
 }
 
+// With four digits after the point, as long as that says anything.
+std::string loss_text(double loss, int digits) {
+  return std::abs(loss) < 1e6 ? fixed(loss, digits) : significant(loss, 4);
+}
+
 }  // namespace
 
 std::string step_line(const StepRecord& record) {
   const double done = static_cast<double>(record.step) / static_cast<double>(record.steps);
   const bool small = record.grad_norm < 0.1;
   std::string text = join("step ", record.step, "/", record.steps, " ", fixed(100 * done, 1),
-                          "% loss ", fixed(record.loss, 4));
-  if (record.validation_loss) text += join(" val ", fixed(*record.validation_loss, 2));
+                          "% loss ", loss_text(record.loss, 4));
+  if (record.validation_loss) text += join(" val ", loss_text(*record.validation_loss, 2));
   text += join(" |g| ", small ? significant(record.grad_norm, 2) : short_number(record.grad_norm),
                " lr ", significant(record.lr, 2));
   if (record.skipped > 0) text += join(" skipped ", record.skipped);

@@ -22,8 +22,17 @@ std::string host_name() {
   return name;
 }
 
+// What an earlier run left would pass for this one's.
+void remove_earlier_results(Files& files, const std::string& folder) {
+  for (const std::string& name : files.list(folder))
+    if (name == "report.json" || name == "trace.json.gz" ||
+        name.starts_with("events.out.tfevents."))
+      files.remove(folder + "/" + name);
+}
+
 const std::string& made_folder(Files& files, const Recipe& recipe) {
   files.make_directories(recipe.train.folder);
+  remove_earlier_results(files, recipe.train.folder);
   write_whole_atomically(files, recipe.train.folder + "/recipe.cfg", resolved_text(recipe));
   return recipe.train.folder;
 }

@@ -16,8 +16,8 @@ namespace trireme {
 
 class RunVoice {
  public:
-  // Makes train.folder with recipe.cfg, metrics.jsonl, log.txt and an event file in it. `out` is
-  // standard error.
+  // Makes train.folder with recipe.cfg, metrics.jsonl, log.txt and an event file in it, and removes
+  // those, the report and the trace of an earlier run. `out` is standard error.
   RunVoice(Files& files, const Recipe& recipe, std::ostream& out, const TerminalTraits& terminal);
 
   void say(const std::string& text) { console_.line(text); }

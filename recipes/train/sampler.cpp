@@ -9,6 +9,17 @@
 
 namespace trireme {
 
+namespace {
+
+constexpr std::int32_t kNoToken = -1;
+
+bool are_finite(const std::vector<double>& logits) {
+  return !logits.empty() &&
+         std::all_of(logits.begin(), logits.end(), [](double x) { return std::isfinite(x); });
+}
+
+}  // namespace
+
 std::int32_t choose(const std::vector<double>& logits, std::int64_t vocab, const SamplingOptions& o,
                     std::int64_t position) {
   check(vocab > 0 && vocab <= static_cast<std::int64_t>(logits.size()), "sample: ", vocab,
@@ -47,11 +58,13 @@ std::vector<std::int32_t> sample(Engine& engine, Mesh& mesh, Backend& backend,
     const std::int64_t seen =
         std::min<std::int64_t>(window, static_cast<std::int64_t>(prompt.size()));
     const std::vector<double> logits = engine.next_logits({prompt.end() - seen, prompt.end()});
-    std::int32_t token = logits.empty() ? 0 : choose(logits, vocab, options, i);
+    std::int32_t token = kNoToken;  // of a model that diverged: a sample is no reason to fail
+    if (are_finite(logits)) token = choose(logits, vocab, options, i);
     Tensor shared = backend.allocate({1}, DType::kI32, MemoryKind::kWorkspace);
     backend.upload(&token, shared);
     mesh.pipeline().broadcast(shared, last).wait();
     backend.download(shared, &token);
+    if (token == kNoToken) break;
     prompt.push_back(token);
     text.push_back(token);
   }

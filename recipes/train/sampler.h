@@ -22,7 +22,7 @@ std::int32_t choose(const std::vector<double>& logits, std::int64_t vocab,
                     const SamplingOptions& options, std::int64_t position);
 
 // `count` tokens after `prompt`, the same on all ranks of data coordinate 0, which all call this;
-// others must not. The model sees the last `window` tokens.
+// others must not. The model sees the last `window` tokens. Ends early where logits are not finite.
 std::vector<std::int32_t> sample(Engine& engine, Mesh& mesh, Backend& backend,
                                  std::vector<std::int32_t> prompt, std::int64_t count,
                                  std::int64_t window, std::int64_t vocab,

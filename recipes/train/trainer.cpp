@@ -6,6 +6,7 @@
 
 #include "framework/base/memory_error.h"
 #include "pipeline/simulator.h"
+#include "recipes/report/printable.h"
 #include "recipes/train/gather.h"
 #include "recipes/train/memory_advice.h"
 #include "recipes/train/plan.h"
@@ -32,9 +33,9 @@ Trainer::Trainer(const RunInputs& inputs, Communicator& world) try
       world_(world),
       backend_(attached_backend(recipe_, world)),
       mesh_(world, mesh_shape(recipe_)),
+      trace_(world, [this] { return now(); }),
       engine_(engine_options(recipe_), mesh_, *backend_),
       skipped_batches_(recipe_.data.skip),
-      trace_(world, [this] { return now(); }),
       flops_per_sample_(training_flops_per_sample(engine_.layers())) {
   engine_.runner().set_clock([this] { return now(); });
   start_ = now();
@@ -170,7 +171,7 @@ std::string Trainer::sample_text(std::int64_t request) {
   if (recipe_.model.family == "mlp")
     ids.assign(ids.end() - std::min<std::ptrdiff_t>(std::ssize(ids), kPromptTokens), ids.end());
   ids.insert(ids.end(), text.begin(), text.end());
-  return inputs_.tokenizer.decode(ids);
+  return printable(inputs_.tokenizer.decode(ids));
 }
 
 TrainingEnd Trainer::run() try {

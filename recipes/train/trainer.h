@@ -63,12 +63,12 @@ class Trainer {
   Communicator& world_;
   std::unique_ptr<Backend> backend_;
   Mesh mesh_;
+  StepTrace trace_;  // outlives the engine, whose unfinished messages report to it
   Engine engine_;
   SkippedBatches skipped_batches_;
   CountedTraffic traffic_;
   std::map<std::string, double> time_;  // seconds by phase
-  StepTrace trace_;
-  std::optional<double> validation_;  // of the step at hand
+  std::optional<double> validation_;    // of the step at hand
   double flops_per_sample_ = 0;
   double busy_ = 0, walled_ = 0;  // of schedules run: computing, and in all
   double start_ = 0;

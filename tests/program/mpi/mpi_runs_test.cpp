@@ -61,6 +61,16 @@ TEST(MpiRuns, KilledRankEndsTheJob) {
   expect_no_orphan(run);
 }
 
+TEST(MpiRuns, KilledLauncherLeavesNoOrphan) {
+  const TinyRun run;
+  StartedProgram job(
+      run.train_mpi(2, {"--parallel.data=2", "--train.steps=1000000", "--train.log_every=100000"}));
+  ASSERT_TRUE(job.wait_until([&] { return column(run.folder(), "loss").size() >= 2; }));
+  job.signal(SIGKILL);
+  EXPECT_EQ(job.end().code, 128 + SIGKILL);
+  expect_no_orphan(run);
+}
+
 // A batch system signals ranks; one of them is enough.
 TEST(MpiRuns, SignalToOneRankEndsAllAfterTheStep) {
   const TinyRun run;

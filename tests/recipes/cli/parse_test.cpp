@@ -92,8 +92,8 @@ TEST(Parse, AllProblemsAtOnceInOrder) {
       "a.cfg:8: unknown key \"optimzer.lr\"; nearest: optimizer.lr\n"
       "environment TRIREME_DATA_SHUFFLE: data.shuffle = 2: expected true, on, yes or 1, or "
       "false, off, no or 0\n"
-      "flag --batch.micro: batch.micro needs a value: expected a whole number, 1 or "
-      "more (samples)\n"
+      "flag --batch.micro: batch.micro needs a value: expected a whole number, 1 to "
+      "16777216 (samples)\n"
       "flag --parallel.tensor: parallel.tensor = 4: 6 attention heads cannot be split over 4 "
       "tensor ranks; use 1, 2, 3 or 6");
 }

@@ -63,13 +63,18 @@ INSTANTIATE_TEST_SUITE_P(
              "ranks "
              "with parallel.sequence = true; use batch.sequence = 32 or 34"},
         Case{{"--batch.sequence=33", "--parallel.tensor=2"}, ""}, Case{{"--parallel.sequence"}, ""},
-        Case{{"--model.family=mlp", "--parallel.sequence"},
+        Case{{"--model.family=mlp"},
+             "flag --model.family: model.tie_embeddings = true: model.family = mlp has no tied "
+             "embeddings; use false"},
+        Case{{"--model.family=mlp", "--model.tie_embeddings=false", "--parallel.sequence"},
              "flag --parallel.sequence: parallel.sequence = true: model.family = mlp has no "
              "sequence "
              "to cut; use false"},
-        Case{{"--model.family=mlp", "--model.heads=5", "--parallel.tensor=2"}, ""},
+        Case{{"--model.family=mlp", "--model.tie_embeddings=false", "--model.heads=5",
+              "--parallel.tensor=2"},
+             ""},
         Case{
-            {"--model.family=mlp", "--model.activation=swiglu"},
+            {"--model.family=mlp", "--model.tie_embeddings=false", "--model.activation=swiglu"},
             "flag --model.activation: model.activation = swiglu: model.family = mlp has gelu only"},
         Case{{"--data.text=a", "--data.tokens=b"},
              "flag --data.tokens: data.tokens = b and data.text = a are both given; use one"}));

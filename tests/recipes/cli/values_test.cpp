@@ -13,7 +13,9 @@ TEST(Values, CountsAreWhole) {
   EXPECT_EQ(parse_count("1e6"), 1000000);
   EXPECT_EQ(parse_count("2.5k"), 2500);
   EXPECT_EQ(parse_count("-3"), -3);
-  EXPECT_EQ(parse_count("9007199254740992"), 9007199254740992);
+  EXPECT_EQ(parse_count("9007199254740991"), 9007199254740991);
+  for (const char* rounds : {"9007199254740992", "9007199254740993", "-9007199254740993"})
+    EXPECT_EQ(parse_count(rounds), std::nullopt) << rounds;
   for (auto text : {"1.5", "", "k", "1e", "1 2", "0x10", "1e300", "nan", "inf", "1kk", "1MiB"})
     EXPECT_FALSE(parse_count(text)) << text;
 }

@@ -38,6 +38,17 @@ TEST(Console, LiveBarStaysBelowTheLines) {
             "\r\x1b[K" + first + "\r\x1b[Kstep 1\n" + first + "\r\x1b[K" + second + "\r\x1b[K");
 }
 
+TEST(Console, TheBarFollowsTheWindow) {
+  int columns = 60;
+  std::ostringstream out;
+  Console console(
+      out, {.is_terminal = true, .term = "xterm", .columns_now = [&] { return columns; }}, nullptr);
+  console.bar(1, 4, "");
+  columns = 20;
+  console.bar(1, 4, "");
+  EXPECT_EQ(out.str(), "\r\x1b[K" + bar_text(1, 4, "", 60) + "\r\x1b[K" + bar_text(1, 4, "", 20));
+}
+
 TEST(Console, AnUnchangedBarIsNotDrawnAgain) {
   std::ostringstream out;
   Console console(out, {true, false, "xterm", 40}, nullptr);

@@ -53,6 +53,14 @@ TEST(StepLine, LeavesOutWhatNobodyComputed) {
             "step 120/2000 6.0% loss nan |g| 0.0012 lr 2.9e-4 skipped 2 18.4k tok/s mem 1.21 GiB");
 }
 
+TEST(StepLine, ALossThatRanAwayStaysShort) {
+  StepRecord record = example();
+  record.loss = 1.88790118778e17;
+  record.validation_loss = 3.8879e21;
+  EXPECT_NE(step_line(record).find("loss 1.888e17 val 3.888e21 |g|"), std::string::npos)
+      << step_line(record);
+}
+
 TEST(StepLine, SmallMemoryIsInSmallerUnits) {
   StepRecord record = example();
   record.memory = 3 << 20;
