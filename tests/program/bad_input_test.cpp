@@ -119,8 +119,8 @@ TEST_F(BadInput, SizesThatDoNotDivide) {
 TEST_F(BadInput, WhatThisVersionLacks) {
   expect_no_run(run_, {"--device.kind=cuda"}, 2,
                 {"device.kind = cuda is not supported yet; legal values: reference or cpu"});
-  expect_no_run(run_, {"--zero.stage=1"}, 2,
-                {"zero.stage = 1 is not supported yet; legal values: 0"});
+  expect_no_run(run_, {"--zero.reshard=step"}, 2,
+                {"zero.reshard = step is not supported yet; legal values: forward"});
 }
 
 TEST_F(BadInput, NumbersTooLargeToCount) {
