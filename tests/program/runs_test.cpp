@@ -66,6 +66,16 @@ TEST(Runs, LeavePlainTextWhateverTheModelSays) {
     for (const unsigned char c : text) EXPECT_TRUE(c == '\n' || c == '\t' || c >= 0x20) << int{c};
 }
 
+// Evaluation has more samples than a step: it must not take them in larger bites than training.
+TEST(Runs, AMicroBatchLargerThanTheShareIsTheShare) {
+  const TinyRun run;
+  const auto memory = [&](const std::string& micro) {
+    EXPECT_EQ(run_to_end(run.train({"--batch.micro=" + micro})).code, 0);
+    return nlohmann::json::parse(text_of_file(run.folder() + "/report.json"))["memory"];
+  };
+  EXPECT_EQ(memory("8"), memory("100"));
+}
+
 // A model whose weights ran away has no next token; the run still ends with its report.
 TEST(Runs, ASampleOfADivergedModelIsShort) {
   const TinyRun run;
