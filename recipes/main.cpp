@@ -133,8 +133,9 @@ int main(int argc, char** argv) {
                              if (!mpi) mpi = trireme::MpiSession::start(&argc, &argv);
                              return *mpi;
                            }};
-  const int code = run(process, argc, argv);
-  std::cout.flush();
+  int code = run(process, argc, argv);
+  if (!std::cout.flush() && code == 0)
+    code = told(process, trireme::Error("standard output took not all of the results"), 1);
   if (code != 0 && mpi) mpi->abort_job(code);
   return code;
 }

@@ -1,4 +1,4 @@
-// trireme tokenize TEXT TOKENS.h5 [--json]
+// trireme tokenize TEXT TOKENS.h5 [--data.tokenizer=NAME] [--json]
 #include <ostream>
 
 #include "framework/base/error.h"
@@ -12,6 +12,11 @@ int tokenize_command(Process& process, const CommandLine& line) {
   if (line.names.size() != 2)
     throw UsageError(join("tokenize: needs a text file and a token file to write, got ",
                           line.names.size(), " names"));
+  for (const Flag& flag : line.flags)
+    if (flag.name != "data.tokenizer")
+      throw UsageError(
+          join("tokenize: --", flag.name,
+               " says nothing about tokens; --data.tokenizer and --json are its flags"));
   const Recipe recipe = recipe_of(process, {.command = line.command, .flags = line.flags}, false);
   const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(recipe.data.tokenizer);
   const TokenizeReport r = tokenize_file(process.files, line.names[0], line.names[1], *tokenizer);

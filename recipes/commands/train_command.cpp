@@ -63,22 +63,28 @@ std::string shell_word(const std::string& text) {
   return word + "'";
 }
 
+// With flags, the resolved recipe is what was trained.
 std::string next_steps(const CommandLine& line, const Recipe& recipe) {
-  std::string train = "./trireme train";
-  if (!line.names.empty()) train.append(" ").append(shell_word(line.names[0]));
   const std::string folder = recipe.train.folder;
+  const bool as_in_file = line.flags.empty() && !line.names.empty();
+  const std::string file = as_in_file ? line.names[0] : folder + "/recipe.cfg";
+  std::string train = "./trireme train " + shell_word(file);
+  if (recipe.parallel.launch == "mpi")
+    train = join("mpirun --bind-to none -n ", recipe.parallel.ranks(), " ", train);
+  const std::string text = recipe.data.tokens.empty() ? "" : " --data.tokens=";
   const std::pair<std::string, std::string> steps[] = {
       {"cat " + shell_word(folder + "/report.json"), "memory and traffic of every rank"},
       {"tensorboard --logdir " + shell_word(folder), "curves"},
       {join(train, " --train.steps=", recipe.train.steps * 4), "longer"},
-      {train + " --data.text=FILE", "on your own text"},
+      {join(train, text, " --data.text=FILE"), "on your own text"},
       {"./trireme train --help", "every key of a recipe"}};
   std::size_t widest = 0;
   for (const auto& [command, purpose] : steps) widest = std::max(widest, command.size());
-  std::string text = "Next steps\n";
+  std::string result = "Next steps\n";
   for (const auto& [command, purpose] : steps)
-    text += join("  ", command, std::string(widest + 2 - command.size(), ' '), "# ", purpose, "\n");
-  return text;
+    result +=
+        join("  ", command, std::string(widest + 2 - command.size(), ' '), "# ", purpose, "\n");
+  return result;
 }
 
 void tell_end(Process& process, const CommandLine& line, const Recipe& recipe,

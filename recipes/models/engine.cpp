@@ -52,6 +52,8 @@ Engine::Engine(const EngineOptions& options, Mesh& mesh, Backend& backend)
       bounds_(partition_of(options, mesh.shape().pipeline)),
       actions_(checked_actions(options, mesh)) {
   options_.optimizer.seed = options_.seed;
+  // No micro-batch of training is larger than the share, so none of an evaluation may be.
+  options_.micro_batch = std::min(options_.micro_batch, options_.global_batch / mesh.shape().data);
   if (options_.model.family == Family::kDecoder && options_.model.kv_heads < mesh.shape().tensor)
     options_.optimizer.kv_replicas = &mesh.kv_replicas(static_cast<int>(options_.model.kv_heads));
   stage_ = std::make_unique<StageModel>(options_.model, bounds_, options_.chunks, mesh, backend,

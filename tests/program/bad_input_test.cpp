@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "framework/base/error.h"
 #include "tests/program/harness/program_run.h"
 
 namespace trireme::testing {
@@ -57,6 +58,19 @@ TEST_F(BadInput, TokensOutsideTheVocabulary) {
   ASSERT_EQ(run_to_end({program(), "tokenize", run_.text(), tokens}).code, 0);
   expect_no_run(run_, {"--data.text=", "--data.tokens=" + tokens, "--model.vocab=100"}, 1,
                 {tokens, "vocabulary of 256", "model.vocab = 100"});
+}
+
+TEST_F(BadInput, TokenizeTakesNoKeysOfTraining) {
+  expect_refused(
+      run_to_end({program(), "tokenize", run_.text(), run_ / "t.h5", "--model.layers=3"}), 2,
+      {"tokenize: --model.layers"});
+  EXPECT_FALSE(std::filesystem::exists(run_ / "t.h5"));
+}
+
+TEST_F(BadInput, FullStandardOutput) {
+  const std::string shell = join(program(), " train ", run_.recipe(), " > /dev/full");
+  expect_refused(run_to_end({"sh", "-c", shell}), 1,
+                 {"standard output took not all of the results"});
 }
 
 TEST_F(BadInput, TruncatedTokens) {

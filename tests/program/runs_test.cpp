@@ -66,6 +66,16 @@ TEST(Runs, LeavePlainTextWhateverTheModelSays) {
     for (const unsigned char c : text) EXPECT_TRUE(c == '\n' || c == '\t' || c >= 0x20) << int{c};
 }
 
+// Evaluation has more samples than a step: it must not take them in larger bites than training.
+TEST(Runs, AMicroBatchLargerThanTheShareIsTheShare) {
+  const TinyRun run;
+  const auto memory = [&](const std::string& micro) {
+    EXPECT_EQ(run_to_end(run.train({"--batch.micro=" + micro})).code, 0);
+    return nlohmann::json::parse(text_of_file(run.folder() + "/report.json"))["memory"];
+  };
+  EXPECT_EQ(memory("8"), memory("100"));
+}
+
 // A model whose weights ran away has no next token; the run still ends with its report.
 TEST(Runs, ASampleOfADivergedModelIsShort) {
   const TinyRun run;
@@ -95,6 +105,12 @@ TEST(Runs, NextStepsCanBePasted) {
   ASSERT_EQ(end.code, 0) << end.err;
   const std::string quoted = run / "a run'\\''s folder";
   EXPECT_NE(end.out.find("cat '" + quoted + "/report.json'"), std::string::npos) << end.out;
+  // Flags were given, so the resolved recipe is what goes on.
+  EXPECT_NE(end.out.find("train '" + quoted + "/recipe.cfg' --train.steps=12"), std::string::npos)
+      << end.out;
+  const ProgramEnd again =
+      run_to_end({program(), "train", folder + "/recipe.cfg", "--train.steps=4"});
+  EXPECT_EQ(again.code, 0) << again.err;
 }
 
 TEST(Runs, ThreeAxesGiveTheSerialNumbers) {
