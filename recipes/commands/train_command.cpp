@@ -70,7 +70,7 @@ std::string next_steps(const CommandLine& line, const Recipe& recipe) {
   const std::string file = as_in_file ? line.names[0] : folder + "/recipe.cfg";
   std::string train = "./trireme train " + shell_word(file);
   if (recipe.parallel.launch == "mpi")
-    train = join("mpirun --bind-to none -n ", recipe.parallel.ranks(), " ", train);
+    train = join("mpirun --bind-to none --oversubscribe -n ", recipe.parallel.ranks(), " ", train);
   const std::string text = recipe.data.tokens.empty() ? "" : " --data.tokens=";
   const std::pair<std::string, std::string> steps[] = {
       {"cat " + shell_word(folder + "/report.json"), "memory and traffic of every rank"},
