@@ -1,8 +1,10 @@
 // What one rank counted, beside what the formulas say, and its way to rank 0.
 //
-// Formulas (ZeRO, arXiv 1910.02054, section 3), with Psi this rank's elements after tensor and pipeline splits, padding included, and N
-// data ranks: weights in the compute type, Psi or Psi / N at stage 3; gradients in precision.gradients, Psi / N from stage 2 on; masters
-// (where weights are narrower than f32) and moments in f32 (f64 for f64), Psi / N from stage 1 on. Traffic: traffic_formula.h.
+// Formulas (ZeRO, arXiv 1910.02054, section 3), with Psi this rank's elements after tensor and
+// pipeline splits, padding included, and N data ranks: weights in the compute type, Psi or Psi / N
+// at stage 3; gradients in precision.gradients, Psi / N from stage 2 on; masters (where weights are
+// narrower than f32) and moments in f32 (f64 for f64), Psi / N from stage 1 on. Traffic:
+// traffic_formula.h.
 #pragma once
 
 #include <map>
