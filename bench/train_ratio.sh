@@ -3,7 +3,7 @@
 #
 # Usage: bench/train_ratio.sh ROUNDS "PEER COMMAND" RECIPE [--section.key=value ...]
 #   PEER COMMAND prints a JSON object with "tokens_per_s", e.g. a PyTorch script; "" measures the recipe alone.
-# Each round runs the recipe for 4 steps (the first is not counted) and then the peer. Prints one line a round and the medians;
+# Each round runs the recipe for STEPS (4) steps (the first is not counted) and then the peer. Prints one line a round and the medians;
 # the fraction of the GEMM peak is of a matrix product measured by the program in the same run. Needs a built ./trireme.
 set -euo pipefail
 [ $# -ge 3 ] || { sed -n '2,9p' "$0" | cut -c3-; exit 2; }
@@ -17,7 +17,7 @@ median() { sort -g | awk '{v[NR] = $1} END {print NR % 2 ? v[(NR + 1) / 2] : (v[
 field() { sed -n 's/.*"'"$1"'": *\([0-9.eE+-]*\).*/\1/p'; }
 
 ours() {  # tokens per second: the median of the steps after the first
-  "$top/trireme" --no-install train "$recipe" --train.steps=4 --train.evaluate_every=never --train.sample_every=never \
+  "$top/trireme" --no-install train "$recipe" --train.steps="${STEPS:-4}" --train.evaluate_every=never --train.sample_every=never \
     --train.folder="$work/run" "$@" >"$work/out" 2>"$work/err" || { cat "$work/err" >&2; exit 1; }
   tail -n +2 "$work/run/metrics.jsonl" | field tokens_per_s | median
 }
