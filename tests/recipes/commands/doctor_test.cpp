@@ -145,11 +145,11 @@ TEST_F(Doctor, HugePages) {
 }
 
 TEST_F(Doctor, DiskIsMeasuredAndLeftAsItWas) {
-  machine_.put("/work/file", "");
-  const Finding finding = disk_finding(process_, "/work");
+  machine_.put("/home/file", "");
+  const Finding finding = disk_finding(process_, "/home");
   EXPECT_EQ(finding.state, State::kOk) << finding.value;
   EXPECT_TRUE(contains(finding.value, "write (64 MiB, synced)")) << finding.value;
-  EXPECT_EQ(machine_.list("/work"), std::vector<std::string>{"file"});
+  EXPECT_EQ(machine_.list("/home"), std::vector<std::string>{"file"});
   EXPECT_EQ(disk_finding(process_, "/missing").state, State::kNote);
 }
 
