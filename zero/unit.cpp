@@ -195,8 +195,4 @@ void Unit::finish_reduction() {
   reduction_.pending.wait();
 }
 
-std::vector<double> Unit::values_of(const Parameter& parameter) const {
-  return download_doubles(backend_, parameter.value);
-}
-
 }  // namespace trireme

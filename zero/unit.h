@@ -12,7 +12,6 @@
 // entry): its backward ends when that of all of them did.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -82,9 +81,6 @@ class Unit {
   const FlatTensor& gradients() const { return gradients_; }  // home; empty if nothing is trained
   bool trainable() const { return trainable_; }               // has it a parameter that is?
   const StagePolicy& policy() const { return policy_; }
-  // Full values of one parameter, converted to double (for tests, checkpoints and hashes): padding
-  // rows included. Only while gathered.
-  std::vector<double> values_of(const Parameter& parameter) const;
 
  private:
   void fill(std::size_t parameter, const SectionSource& source, const FlatTensor& master);

@@ -37,7 +37,9 @@ class ToyUnit {
 
   Unit& unit() { return *unit_; }
   Parameter& parameter(std::size_t i) { return parameters_[i]; }
-  std::vector<double> values(std::size_t i = 0) { return unit_->values_of(parameters_[i]); }
+  std::vector<double> values(std::size_t i = 0) {
+    return download_doubles(backend_, parameters_[i].value);
+  }
   std::vector<double> gradient(std::size_t i = 0) {
     return download_doubles(backend_, parameters_[i].grad);
   }
