@@ -4,8 +4,6 @@
 
 namespace trireme {
 
-Range intersect(Range a, Range b) { return {std::max(a.begin, b.begin), std::min(a.end, b.end)}; }
-
 FlatLayout::FlatLayout(std::span<const ParameterSpec* const> parameters, int ranks,
                        std::int64_t element_bytes)
     : ranks_(ranks) {

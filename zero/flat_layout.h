@@ -12,17 +12,9 @@
 #include <vector>
 
 #include "framework/autograd/parameter.h"
+#include "framework/base/range.h"
 
 namespace trireme {
-
-// A half-open range of elements of the flat buffer.
-struct Range {
-  std::int64_t begin = 0, end = 0;
-  std::int64_t size() const { return end > begin ? end - begin : 0; }
-  bool empty() const { return size() == 0; }
-};
-
-Range intersect(Range a, Range b);
 
 // Elements that share one section of one parameter.
 struct Segment {

@@ -1,0 +1,1 @@
+#include "offload/scratch_folder.h"
