@@ -229,7 +229,9 @@ class Checker {
 }  // namespace
 
 std::vector<CrossProblem> cross_problems(const Recipe& recipe, const CrossCheck& check) {
-  return Checker(recipe, check).run();
+  std::vector<CrossProblem> problems = Checker(recipe, check).run();
+  for (CrossProblem& problem : memory_problems(recipe)) problems.push_back(std::move(problem));
+  return problems;
 }
 
 std::vector<std::int64_t> divisors(std::int64_t n) {

@@ -32,6 +32,8 @@ struct CrossCheck {
 
 // All problems of a resolved recipe.
 std::vector<CrossProblem> cross_problems(const Recipe& recipe, const CrossCheck& check);
+// Of them those between the keys that cut or move memory: zero, offload, recompute.partition.
+std::vector<CrossProblem> memory_problems(const Recipe& recipe);
 
 // The numbers from 1 to n that divide n, ascending.
 std::vector<std::int64_t> divisors(std::int64_t n);

@@ -1,5 +1,6 @@
 #include "recipes/cli/validate.h"
 
+#include "recipes/cli/keys.h"
 #include "tests/recipes/cli/recipe_helpers.h"
 
 namespace trireme::testing {
@@ -130,6 +131,91 @@ INSTANTIATE_TEST_SUITE_P(
              "flag --optimizer.min_lr: optimizer.min_lr = 1 is above optimizer.lr = 3e-4; use 0 "
              "to "
              "3e-4"}));
+
+// On values: some of these keys may be gated in this version, the rules hold all the same.
+struct MemoryCase {
+  void (*change)(Recipe&);
+  std::vector<std::string> said;
+};
+
+class MemoryKeys : public ::testing::TestWithParam<MemoryCase> {};
+
+TEST_P(MemoryKeys, SayAllAtOnce) {
+  Recipe recipe = default_recipe();
+  GetParam().change(recipe);
+  resolve(recipe);
+  std::vector<std::string> said;
+  for (const CrossProblem& problem : cross_problems(recipe, {{}, 8, false}))
+    said.push_back(problem.text);
+  EXPECT_EQ(said, GetParam().said);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Zero, MemoryKeys,
+    ::testing::Values(
+        MemoryCase{[](Recipe& r) { r.zero.stage = 2, r.zero.reshard = "step"; },
+                   {"zero.reshard = step needs zero.stage = 3, where parameters are gathered; with "
+                    "2 use forward"}},
+        MemoryCase{[](Recipe& r) { r.zero.stage = 3, r.zero.reshard = "backward"; }, {}},
+        MemoryCase{[](Recipe& r) { r.zero.stage = 1, r.zero.max_live_parameters = 1000; },
+                   {"zero.max_live_parameters = 1000 needs zero.stage = 3, where parameters are "
+                    "gathered; with 1 use unlimited"}},
+        MemoryCase{[](Recipe& r) { r.zero.stage = 3, r.zero.max_live_parameters = 1000; }, {}},
+        MemoryCase{[](Recipe& r) { r.zero.shard_ranks = 3, r.parallel.data = 4; },
+                   {"zero.shard_ranks = 3 needs zero.stage = 1, 2 or 3; with 0 nothing is cut: use "
+                    "auto",
+                    "zero.shard_ranks = 3 does not divide parallel.data = 4; use 1, 2 or 4, or "
+                    "auto"}},
+        MemoryCase{[](Recipe& r) { r.zero.stage = 1, r.zero.shard_ranks = 2, r.parallel.data = 4; },
+                   {}}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Offload, MemoryKeys,
+    ::testing::Values(
+        MemoryCase{[](Recipe& r) { r.offload = {"host", "disk", "host", "disk", "host", ""}; },
+                   {"offload.optimizer = host needs zero.stage = 1, 2 or 3; with 0 use none",
+                    "offload.gradients = disk needs zero.stage = 1, 2 or 3; with 0 use none",
+                    "offload.parameters = host needs zero.stage = 3; with 0 use none",
+                    "offload.activations = disk needs recompute.mode = full, whose kept inputs are "
+                    "what moves; with none use none",
+                    "offload.kv_cache = host: training has no cache of keys and values, it comes "
+                    "with generation; use none"}},
+        MemoryCase{[](Recipe& r) {
+                     r.zero.stage = 1, r.offload.optimizer = "disk", r.offload.gradients = "host";
+                   },
+                   {}},
+        MemoryCase{[](Recipe& r) { r.zero.stage = 2, r.offload.parameters = "disk"; },
+                   {"offload.parameters = disk needs zero.stage = 3; with 2 use none"}},
+        MemoryCase{[](Recipe& r) {
+                     r.zero.stage = 3, r.recompute.mode = "full", r.offload.folder = "/x",
+                     r.offload.parameters = "disk", r.offload.activations = "host";
+                   },
+                   {}},
+        MemoryCase{
+            [](Recipe& r) { r.recompute.mode = "selective", r.offload.activations = "host"; },
+            {"offload.activations = host needs recompute.mode = full, whose kept inputs are "
+             "what moves; with selective use none"}},
+        MemoryCase{[](Recipe& r) {
+                     r.zero.stage = 1, r.offload.optimizer = "host", r.offload.folder = "/x";
+                   },
+                   {"offload.folder = /x: nothing is put there; use offload.optimizer, "
+                    "offload.gradients, offload.parameters or offload.activations = disk, or leave "
+                    "it out"}}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Partition, MemoryKeys,
+    ::testing::Values(
+        MemoryCase{[](Recipe& r) {
+                     r.recompute.mode = "full", r.recompute.partition = true, r.parallel.tensor = 2;
+                   },
+                   {}},
+        MemoryCase{[](Recipe& r) { r.recompute.partition = true, r.parallel.sequence = true; },
+                   {"recompute.partition = true needs recompute.mode = full, whose kept inputs are "
+                    "cut; with none use false",
+                    "recompute.partition = true cuts kept inputs over tensor ranks, but "
+                    "parallel.tensor = 1; use false",
+                    "recompute.partition = true, but with parallel.sequence = true kept inputs are "
+                    "cut over tensor ranks already; use false"}}));
 
 TEST(CrossKeys, NoneIsToldOfAKeyThatIsIllItself) {
   EXPECT_EQ(refusal("[parallel]\ntensor = 4\n[model]\nheads = x\n"),
