@@ -24,7 +24,7 @@ namespace trireme {
 struct MemoryStep {
   bool take = true;     // or give back
   std::string tensor;   // unique while taken: "norm1 output"
-  std::string formula;  // "R C c"; of takes
+  std::string formula;  // "R C c"
   std::int64_t bytes = 0;
   MemoryKind kind = MemoryKind::kActivations;
 };
@@ -36,22 +36,39 @@ struct LayerUse {
   int tensor_rank = 0;
   bool sequence_parallel = false;
   DType compute = DType::kF32;
-  bool selective = false;   // norm and activation outputs are made again
-  bool first_stage = true;  // its input has no gradient (entry 0 has ids as input)
-  bool dropout = false;     // p > 0
+  bool selective = false;    // norm and activation outputs are made again
+  bool dropout = false;      // p > 0 and a training pass: evaluation draws no masks
+  bool first_block = false;  // mlp: block 0 takes the window and adds no residual
 };
 
-// All steps of a use, relative to what is held before it. The input is not listed (its owner counts
-// it), the output is: `forward` takes it last or leaves it taken.
+// All steps of a use, relative to what is held before it; lists of neighbours can be put together.
+// Four tensors cross a use's ends, each under one name:
+//   "input"            the stream that comes in. Not taken here: it is the "output" of the entry
+//                      before, or a received boundary. Given back once, where the entry itself lets
+//                      go of it: in `backward` if the tape keeps it, else as the last step of
+//                      `forward`; always as the last step of `inference`. A caller that holds it
+//                      longer (Recompute: the input of a segment, to the end of its backward) skips
+//                      that step and gives it back when he does. Ids and labels are the engine's:
+//                      the embedding gives back no input.
+//   "output"           taken by `forward` and `inference`, and left taken; the next entry's
+//   "input".
+//                      The head has none.
+//   "output gradient"  taken before `backward` by the entry after, as its "input gradient", and
+//                      given back in it. The head has none.
+//   "input gradient"   taken by `backward` and left taken. The embedding has none. Compute type for
+//                      block 0 of the mlp and a head without norm, else wide.
+// A tensor that goes on under another name (a gradient that is added to in place) is given back and
+// taken at once, so that the bytes in use stay the same.
 struct LayerMemory {
-  std::vector<MemoryStep> forward;   // with a tape: what stays taken is kept until backward
-  std::vector<MemoryStep> backward;  // unsplit; ends with nothing of the layer taken but dx
-  std::vector<MemoryStep>
-      inference;  // without a tape (also the first pass of a recomputed segment)
+  std::vector<MemoryStep> forward;    // with a tape: what stays taken is kept until backward
+  std::vector<MemoryStep> backward;   // unsplit, queue drained; all trained
+  std::vector<MemoryStep> inference;  // without a tape: evaluation, and recomputation's first pass
 };
 
 enum class EntryKind : std::uint8_t { kEmbedding, kBlock, kHead };
 
+// Exact for activations of every backend on thread ranks; MPI adds staging of its own, under
+// communication. Throws Error for sizes that cannot be cut over the ranks.
 LayerMemory layer_memory(const ModelOptions& model, EntryKind kind, const LayerUse& use);
 
 }  // namespace trireme
