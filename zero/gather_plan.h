@@ -4,11 +4,11 @@
 //
 // A unit is *held* over intervals of touches. Every use lies in one; the gaps between uses are
 // bridged as `reshard` says:
-//   forward   released after each use, except where the very next touch that enters is of the same
-//             unit again (the turn from forward to backward: the last layer is never gathered
-//             twice)
+//   forward   released after each use
 //   backward  kept while some micro-batch has had its forward use but not its backward use
 //   step      kept from the first use of the pass to the last
+// and, in all modes, where the very next touch that enters is of the same unit again (the turn from
+// forward to backward: the last layer is never gathered twice). That never raises the peak.
 // Each interval begins with one gather: their number is the pass's traffic. With prefetch the
 // gather of the next entry that is not yet there starts at the enter before, if the bound allows
 // (depth 1); it never starts earlier than the previous interval of that unit ended. Sources: ZeRO-3
@@ -37,8 +37,8 @@ class GatherPlan {
  public:
   GatherPlan() = default;
   // Throws Error when uses and bridged gaps alone exceed max_live, naming the bound, the smallest
-  // bound that would do for this reshard mode, and the entry where it is reached. A prefetch, or
-  // the bridge of the turn, that would exceed it is left out instead.
+  // bound that would do for this reshard mode, and the entry where it is reached. A prefetch that
+  // would exceed it is left out instead.
   GatherPlan(std::vector<Touch> touches, const GatherPlanOptions& options);
 
   const std::vector<Touch>& touches() const { return touches_; }
@@ -53,6 +53,9 @@ class GatherPlan {
   std::int64_t live_after(std::size_t i) const { return live_[i]; }  // once touch i's starts / ends
 
  private:
+  void prefetch(const GatherPlanOptions& options);
+  void add_live(std::size_t begin, std::size_t end, std::int64_t elements);
+
   std::vector<Touch> touches_;
   std::vector<std::vector<int>> starts_, ends_;
   std::vector<std::int64_t> live_;
