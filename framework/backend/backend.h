@@ -74,12 +74,18 @@ class Backend {
   std::shared_ptr<MemoryLedger> ledger_;
 };
 
-// The oracle: plain loops, f64 and f32 compute (bf16 and f16 as storage), one thread. Slow and
-// readable.
+// The oracle: plain loops, every floating type (16 bits are storage, computed in f32), one thread.
+// Slow and readable.
 std::unique_ptr<Backend> make_reference_backend(std::shared_ptr<MemoryLedger> ledger);
 
-// oneDNN matmuls and own vector kernels on `threads` OpenMP threads; computes f32, and bf16 where
-// the CPU has it. Throws Error when this build has no cpu backend (sanitizer builds).
+// oneDNN matmuls and own vector kernels on `threads` OpenMP threads; takes f32, bf16 and f16. What
+// the CPU does not multiply at 16 bits (f16; bf16 unless cpu_multiplies_bf16()) is storage: its
+// products are those of f32, of blocks that are converted on the way. Throws Error when this build
+// has no cpu backend (sanitizer builds).
 std::unique_ptr<Backend> make_cpu_backend(std::shared_ptr<MemoryLedger> ledger, int threads);
+
+// Can this CPU multiply bf16 matrices at speed (AVX-512 with bf16, as oneDNN requires)? False where
+// the build has no cpu backend.
+bool cpu_multiplies_bf16();
 
 }  // namespace trireme

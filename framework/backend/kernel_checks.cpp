@@ -33,7 +33,7 @@ void positions(std::string_view op, const Tensor& table, std::int64_t tokens,
 }  // namespace
 
 MatmulExtents matmul(const Matmul& p) {
-  compute("matmul", "a", p.a);
+  floating("matmul", "a", p.a);
   type("matmul", "b", p.b, p.a.dtype());
   defined("matmul", "c", p.c);
   check(p.c.dtype() == p.a.dtype() || p.c.dtype() == accumulation_type(p.a.dtype()),
@@ -83,7 +83,7 @@ void fill(const Tensor& x) { defined("fill", "x", x); }
 void scale(const Tensor& x) { floating("scale", "x", x); }
 
 void dropout(const Dropout& d, const Tensor& x, const Tensor& y) {
-  compute("dropout", "x", x);
+  floating("dropout", "x", x);
   type("dropout", "y", y, x.dtype());
   matrix("dropout", "y", y, x.rows(), x.columns());
   not_negative("dropout", "first_row", d.first_row);
@@ -121,13 +121,13 @@ void add_positions_backward(const Tensor& dy, std::int64_t tokens, std::int64_t 
 }
 
 void activation(bool gated, const Tensor& x, const Tensor& y) {
-  compute("activation", "x", x);
+  floating("activation", "x", x);
   type("activation", "y", y, x.dtype());
   matrix("activation", "x", x, y.rows(), (gated ? 2 : 1) * y.columns());
 }
 
 void activation_backward(bool gated, const Tensor& x, const Tensor& dy, const Tensor& dx) {
-  compute("activation_backward", "x", x);
+  floating("activation_backward", "x", x);
   type("activation_backward", "dy", dy, x.dtype());
   type("activation_backward", "dx", dx, x.dtype());
   matrix("activation_backward", "x", x, dy.rows(), (gated ? 2 : 1) * dy.columns());

@@ -11,7 +11,7 @@ void norm(std::string_view op, const Tensor& x, const Tensor& weight, const Tens
           std::string_view y_name, const Tensor& stats, std::int64_t numbers) {
   floating(op, "x", x);
   floating(op, "weight", weight);
-  compute(op, y_name, y);
+  floating(op, y_name, y);
   type(op, "stats", stats, accumulation_type(y.dtype()));
   count(op, "weight", weight, x.columns());
   matrix(op, y_name, y, x.rows(), x.columns());
@@ -25,7 +25,7 @@ void parameter_gradient(std::string_view op, std::string_view name, const Tensor
 }
 
 void rows_of(std::string_view op, const CrossEntropy& c, const Tensor& logits) {
-  compute(op, "logits", logits);
+  floating(op, "logits", logits);
   check(c.valid >= 0 && c.valid <= logits.columns(), op, ": valid = ", c.valid,
         " is not within the ", logits.columns(), " columns of logits");
   not_negative(op, "first_column", c.first_column);
@@ -49,7 +49,7 @@ void smoothing(std::string_view op, const CrossEntropy& c) {
 }
 
 void heads(std::string_view op, const Attention& a, const Tensor& qkv) {
-  compute(op, "qkv", qkv);
+  floating(op, "qkv", qkv);
   not_negative(op, "batch", a.batch);
   not_negative(op, "tokens", a.tokens);
   positive(op, "kv_heads", a.kv_heads);
@@ -107,7 +107,7 @@ void rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& stat
 }
 
 void rotary(const Rotary& r, const Tensor& x) {
-  compute("rotary", "x", x);
+  floating("rotary", "x", x);
   positive("rotary", "tokens", r.tokens);
   not_negative("rotary", "heads", r.heads);
   not_negative("rotary", "first_position", r.first_position);
@@ -167,7 +167,7 @@ void cross_entropy_backward(const CrossEntropy& c, const Tensor& logits, const T
   wide("cross_entropy_backward", "max", max, logits, 1);
   wide("cross_entropy_backward", "sums", sums, logits, 3);
   labels_of("cross_entropy_backward", labels, logits.rows());
-  compute("cross_entropy_backward", "dlogits", dlogits);
+  floating("cross_entropy_backward", "dlogits", dlogits);
   family("cross_entropy_backward", "dlogits", dlogits, "logits", logits);
   matrix("cross_entropy_backward", "dlogits", dlogits, logits.rows(), logits.columns());
 }

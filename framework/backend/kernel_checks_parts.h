@@ -26,13 +26,6 @@ inline void floating(std::string_view op, std::string_view name, const Tensor& x
   check(is_floating(x.dtype()), op, ": ", Described{name, x}, "; a floating type is needed");
 }
 
-// f64, f32 or bf16: what kernels.h calls a compute type.
-inline void compute(std::string_view op, std::string_view name, const Tensor& x) {
-  floating(op, name, x);
-  check(x.dtype() != DType::kF16, op, ": ", Described{name, x},
-        "; f16 is storage only, f64, f32 or bf16 is needed");
-}
-
 inline void type(std::string_view op, std::string_view name, const Tensor& x, DType dtype) {
   defined(op, name, x);
   check(x.dtype() == dtype, op, ": ", Described{name, x}, "; ", name_of(dtype), " is needed");

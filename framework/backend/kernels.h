@@ -7,8 +7,8 @@
 // Rules for every kernel
 //  - Activations are matrices (R, columns), contiguous. Sequence-parallel shards are row slices of
 //  them.
-//  - Types: "compute" is f64, f32, bf16 (f16 is storage only); "wide" is f64 for f64 and f32
-//  otherwise. Sums, statistics
+//  - Types: "compute" is f64, f32, bf16 or f16; "wide" is f64 for f64 and f32 otherwise. Sums,
+//  statistics
 //    and softmax are kept in the wide type at least, whatever the operands are. Where operands may
 //    mix types it is said.
 //  - Output tensors are given and already allocated; an output may alias an input only where that

@@ -10,4 +10,6 @@ std::unique_ptr<Backend> make_cpu_backend(std::shared_ptr<MemoryLedger>, int) {
       "device.kind = reference");
 }
 
+bool cpu_multiplies_bf16() { return false; }
+
 }  // namespace trireme

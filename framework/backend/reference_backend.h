@@ -85,7 +85,7 @@ class ReferenceBackend : public Backend {
  public:
   using Backend::Backend;
   std::string_view name() const override { return "reference"; }
-  bool computes(DType dtype) const override { return dtype == DType::kF64 || dtype == DType::kF32; }
+  bool computes(DType dtype) const override { return is_floating(dtype); }
 
  protected:
   std::shared_ptr<Storage> do_allocate(std::int64_t bytes, MemoryKind kind) override;

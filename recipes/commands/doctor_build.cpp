@@ -4,6 +4,7 @@
 #include <mutex>
 #include <sstream>
 
+#include "framework/backend/backend.h"
 #include "framework/backend/host_values.h"
 #include "framework/base/error.h"
 #include "framework/base/program.h"
@@ -69,11 +70,11 @@ Finding libraries_finding() {
 }
 
 Finding backend_finding(Process& process) try {
-  const bool bf16 = cpu_computes_bf16();
+  const bool bf16 = cpu_multiplies_bf16();
   const double f32 = measured_peak(DType::kF32, process.cores());
-  Finding finding{
-      .name = "cpu backend",
-      .value = join("f32 ", flops_text(f32), bf16 ? ", bf16 " : ", bf16 not computed here")};
+  Finding finding{.name = "cpu backend",
+                  .value = join("f32 ", flops_text(f32),
+                                bf16 ? ", bf16 " : ", bf16 stored only, computed in f32")};
   if (bf16) finding.value += flops_text(measured_peak(DType::kBF16, process.cores()));
   finding.value += " in matrix products";
   // Products that share their cores come out several times too slow, so the best of 0.1 s may, too.

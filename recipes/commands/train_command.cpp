@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <ostream>
 
+#include "framework/backend/backend.h"
 #include "framework/base/error.h"
 #include "framework/base/program.h"
 #include "framework/data/package_text.h"
@@ -32,7 +33,7 @@ OpenedData open_data(Process& process, const Recipe& recipe, const Tokenizer& to
   return {TokenFile::open(process.files, cached.path, false), cached.note};
 }
 
-std::string opening_lines(const Recipe& recipe, const TokenDataset& data) {
+std::string opening_lines(const Recipe& recipe, const Machine& machine, const TokenDataset& data) {
   std::string text;
   for (const auto& [key, value] : differences_from_default(recipe))
     text += key + " = " + value + "\n";
@@ -40,6 +41,10 @@ std::string opening_lines(const Recipe& recipe, const TokenDataset& data) {
   const std::int64_t parameters = logical_parameters(options.model);
   text += join("model: ", grouped(parameters), " parameters, ", options.model.layers + 2,
                " list entries, ", recipe.precision.compute, "\n");
+  if (is_storage_only(recipe, machine))
+    text += join("precision.compute = ", recipe.precision.compute,
+                 " is stored in 16 bits and computed in f32 on this CPU: it saves memory, not "
+                 "time\n");
   text += join("ranks: ", recipe.parallel.ranks(), " = data ", recipe.parallel.data, " x pipeline ",
                recipe.parallel.pipeline, " x tensor ", recipe.parallel.tensor, ", ",
                recipe.parallel.threads, " thread(s) each, by ", recipe.parallel.launch, "\n");
@@ -153,7 +158,7 @@ int train_command(Process& process, const CommandLine& line) {
   std::unique_ptr<Communicator> world;
   Machine machine{.cores = process.cores(),
                   .local_ranks = static_cast<int>(recipe.parallel.ranks()),
-                  .bf16 = cpu_computes_bf16()};
+                  .bf16 = cpu_multiplies_bf16()};
   if (recipe.parallel.launch == "mpi") {
     MpiSession& mpi = process.mpi();
     world = mpi.world({.timeout_seconds = recipe.parallel.timeout});
@@ -175,11 +180,12 @@ int train_command(Process& process, const CommandLine& line) {
   double peak = 0;
   if (first) {
     voice = std::make_unique<RunVoice>(process.files, recipe, process.err, process.terminal);
-    voice->say(opening_lines(recipe, data));
+    voice->say(opening_lines(recipe, machine, data));
     if (!opened.note.empty()) voice->say(opened.note);
     if (recipe.device.kind == "cpu")
-      peak = measured_peak(recipe.precision.compute == "bf16" ? DType::kBF16 : DType::kF32,
-                           machine.cores) *
+      peak = measured_peak(
+                 recipe.precision.compute == "bf16" && machine.bf16 ? DType::kBF16 : DType::kF32,
+                 machine.cores) *
              static_cast<double>(recipe.parallel.ranks()) / machine.local_ranks;
   }
   const RunInputs inputs{.recipe = recipe,

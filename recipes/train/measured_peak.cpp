@@ -4,17 +4,8 @@
 #include <chrono>
 
 #include "framework/backend/backend.h"
-#include "framework/base/error.h"
 
 namespace trireme {
-
-bool cpu_computes_bf16() {
-  try {
-    return make_cpu_backend(std::make_shared<MemoryLedger>(), 1)->computes(DType::kBF16);
-  } catch (const Error&) {
-    return false;
-  }
-}
 
 double measured_peak(DType compute, int threads) {
   constexpr std::int64_t kSize = 1024;

@@ -5,9 +5,6 @@
 
 namespace trireme {
 
-// Does the cpu backend compute bf16 on this CPU? False in builds without a cpu backend.
-bool cpu_computes_bf16();
-
 // FLOP/s of the best of a few products of 1024 x 1024 x 1024 on `threads` threads, about 0.1 s of
 // work. Accumulates in f32.
 double measured_peak(DType compute, int threads);

@@ -17,23 +17,18 @@ T chosen(const std::map<std::string, T>& choices, const std::string& word) {
 }
 
 DType compute_type(const std::string& word) {
-  return chosen<DType>({{"f64", DType::kF64}, {"f32", DType::kF32}, {"bf16", DType::kBF16}}, word);
+  return chosen<DType>(
+      {{"f64", DType::kF64}, {"f32", DType::kF32}, {"bf16", DType::kBF16}, {"f16", DType::kF16}},
+      word);
 }
 
 std::string resolved_precision(const Recipe& r, const Machine& machine) {
   const std::string& wanted = r.precision.compute;
   const bool reference = r.device.kind == "reference";
   if (wanted == "auto") return !reference && machine.bf16 ? "bf16" : "f32";
-  const bool legal = reference ? wanted == "f32" || wanted == "f64"
-                               : wanted == "f32" || (wanted == "bf16" && machine.bf16);
-  if (legal) return wanted;
-  const std::string values = reference      ? "f32, f64 or auto"
-                             : machine.bf16 ? "f32, bf16 or auto"
-                                            : "f32 or auto";
-  throw UsageError(
-      join("precision.compute = ", wanted, " cannot be computed by device.kind = ", r.device.kind,
-           !reference && wanted == "bf16" ? " on this CPU (it has no AVX-512 bf16 or AMX)" : "",
-           "; legal values: ", values));
+  if (reference || wanted != "f64") return wanted;
+  throw UsageError(join("precision.compute = f64 cannot be computed by device.kind = ",
+                        r.device.kind, "; legal values: f32, bf16, f16 or auto"));
 }
 
 ModelOptions model_options(const Recipe& r) {
@@ -89,6 +84,11 @@ void resolve_for_machine(Recipe& r, const Machine& machine, std::int64_t vocabul
   if (r.parallel.threads == 0)
     r.parallel.threads = std::max(1, machine.cores / std::max(1, machine.local_ranks));
   if (r.model.vocab == 0) r.model.vocab = vocabulary;
+}
+
+bool is_storage_only(const Recipe& r, const Machine& machine) {
+  if (r.device.kind != "cpu") return false;
+  return r.precision.compute == "f16" || (r.precision.compute == "bf16" && !machine.bf16);
 }
 
 EngineOptions engine_options(const Recipe& r) {

@@ -14,12 +14,17 @@ namespace trireme {
 struct Machine {
   int cores = 1;
   int local_ranks = 1;  // ranks of this run on this machine
-  bool bf16 = false;    // does the cpu backend compute bf16 here?
+  bool bf16 = false;    // does this CPU multiply bf16? Else it is storage
 };
 
 // Resolves precision.compute, parallel.threads and model.vocab (at least `vocabulary`, the data's)
-// in place. Throws UsageError for a precision that device.kind cannot compute here.
+// in place: compute auto is bf16 where the CPU multiplies it, else f32. Throws UsageError for a
+// precision that device.kind cannot compute.
 void resolve_for_machine(Recipe& recipe, const Machine& machine, std::int64_t vocabulary);
+
+// Of a recipe that is resolved for the machine: is precision.compute only storage on this CPU, its
+// products those of f32?
+bool is_storage_only(const Recipe& recipe, const Machine& machine);
 
 // Of a recipe that is resolved for the machine.
 EngineOptions engine_options(const Recipe& recipe);

@@ -195,7 +195,7 @@ void CpuKernels::attention(const Attention& a, const Tensor& qkv, const Tensor& 
   kernel_checks::attention(a, qkv, out, lse);
   refuse_f64("attention", qkv, out, lse);
   if (a.batch * a.tokens == 0) return;
-  with_words(qkv.dtype(), matrix_tiles_, [&](auto words) {
+  with_words(multiplied_as(qkv.dtype()), matrix_tiles_, [&](auto words) {
     using W = decltype(words);
     const std::int64_t bytes = scratch_bytes<W>(a);
     const Tensor scratch = owner_.allocate({threads_, bytes}, DType::kU8, MemoryKind::kWorkspace);

@@ -304,7 +304,7 @@ void CpuKernels::attention_backward(const Attention& a, const Tensor& qkv, const
   refuse_f64("attention_backward", qkv, out, dout);
   if (a.batch * a.tokens == 0) return;
   const Operands operands{qkv, out, lse, dout, dqkv};
-  with_words(qkv.dtype(), matrix_tiles_, [&](auto words) {
+  with_words(multiplied_as(qkv.dtype()), matrix_tiles_, [&](auto words) {
     using W = decltype(words);
     const std::int64_t bytes = scratch_bytes<W>(a);
     const Tensor scratch = owner_.allocate({threads_, bytes}, DType::kU8, MemoryKind::kWorkspace);

@@ -14,13 +14,12 @@ class CpuBackend final : public Backend {
  public:
   CpuBackend(std::shared_ptr<MemoryLedger> ledger, int threads)
       : Backend(std::move(ledger)),
-        bf16_(cpu_multiplies_bf16()),
         pool_(std::make_shared<Pool>()),
-        kernels_(*this, threads, bf16_) {}
+        kernels_(*this, threads, cpu_multiplies_bf16()) {}
 
   std::string_view name() const override { return "cpu"; }
   bool computes(DType dtype) const override {
-    return dtype == DType::kF32 || (dtype == DType::kBF16 && bf16_);
+    return is_floating(dtype) && dtype != DType::kF64;
   }
 
  protected:
@@ -42,7 +41,6 @@ class CpuBackend final : public Backend {
   TrainKernels& do_train_kernels() override { return kernels_; }
 
  private:
-  bool bf16_;
   std::shared_ptr<Pool> pool_;
   CpuKernels kernels_;
 };

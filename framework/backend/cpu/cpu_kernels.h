@@ -1,5 +1,5 @@
-// The cpu backend's kernels: f32, and bf16 operands with f32 sums and statistics. Legend and rules:
-// framework/backend/kernels.h.
+// The cpu backend's kernels: operands of f32, bf16 and f16 with f32 sums and statistics. Legend and
+// rules: framework/backend/kernels.h.
 //
 // One object per rank, used from the rank's thread; it shares work among `threads` OpenMP threads.
 // Every sum has a fixed order: by row, by fixed blocks of rows or elements, or within one task.
@@ -15,6 +15,11 @@
 #include "framework/backend/kernels.h"
 
 namespace trireme {
+
+// Rows [row, row + rows) and columns [column, column + columns) of a matrix.
+struct MatrixBlock {
+  std::int64_t row, column, rows, columns;
+};
 
 class CpuKernels final : public Kernels, public TrainKernels {
  public:
@@ -81,6 +86,16 @@ class CpuKernels final : public Kernels, public TrainKernels {
            const Tensor& weights) override;
 
  private:
+  // The type in which products of such operands are made: their own, or f32 for 16 bits that are
+  // storage on this CPU.
+  DType multiplied_as(DType operands) const {
+    return operands == DType::kBF16 && bf16_ ? DType::kBF16 : DType::kF32;
+  }
+  void run(const MatmulProblem& p, const void* a, const void* b, const void* bias, void* c);
+  // Products of f32, of blocks of the operands that are converted into workspace; no extent is 0.
+  void converted_matmul(const Matmul& m, MatmulProblem whole);
+  void load_block(const Tensor& x, MatrixBlock block, float* to);
+  void store_block(const float* from, MatrixBlock block, const Tensor& x);
   // Counted scratch of `count` f32, alive as long as the tensor.
   Tensor floats(std::int64_t count);
   // out[c] = (or +=) sum over i of partials[i * stride + c], in order of i.
@@ -92,7 +107,7 @@ class CpuKernels final : public Kernels, public TrainKernels {
 
   Backend& owner_;
   int threads_;
-  bool bf16_;
+  bool bf16_;          // bf16 is multiplied as it is; else it is storage
   bool matrix_tiles_;  // AMX may be used
   DnnlMatmul dnnl_;
   Tensor scratch_;  // of the matmul that needs most

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "framework/backend/backend.h"
 #include "framework/backend/cpu/dnnl_api.h"
 #include "framework/base/error.h"
 

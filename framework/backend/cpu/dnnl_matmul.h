@@ -37,7 +37,4 @@ class DnnlMatmul {
   std::unique_ptr<State> state_;
 };
 
-// Can this CPU multiply bf16 matrices at speed (AVX-512 with bf16, as oneDNN requires)?
-bool cpu_multiplies_bf16();
-
 }  // namespace trireme

@@ -32,10 +32,8 @@ std::string text(const Target& target) {
 std::unique_ptr<Backend> make(const Target& target, std::string& why) {
   try {
     auto backend = make(target.kind);
-    // The reference's kernels take bf16 operands too, although it does not claim to compute in
-    // bf16.
-    if (target.kind != Kind::kCpu || backend->computes(target.compute)) return backend;
-    why = join("the cpu backend does not compute ", name_of(target.compute), " on this machine");
+    check(backend->computes(target.compute), text(target), ": the backend does not claim to");
+    return backend;
   } catch (const Error& error) {
     why = error.what();
     if (why.find("this build has no cpu backend") == std::string::npos) throw;
@@ -45,8 +43,9 @@ std::unique_ptr<Backend> make(const Target& target, std::string& why) {
 
 std::vector<Target> all_targets() {
   return {{Kind::kReference, DType::kF32}, {Kind::kReference, DType::kBF16},
-          {Kind::kReference, DType::kF64}, {Kind::kGuarded, DType::kF64},
-          {Kind::kCpu, DType::kF32},       {Kind::kCpu, DType::kBF16}};
+          {Kind::kReference, DType::kF16}, {Kind::kReference, DType::kF64},
+          {Kind::kGuarded, DType::kF64},   {Kind::kCpu, DType::kF32},
+          {Kind::kCpu, DType::kBF16},      {Kind::kCpu, DType::kF16}};
 }
 
 }  // namespace trireme::test

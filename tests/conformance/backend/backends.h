@@ -23,7 +23,7 @@ inline std::ostream& operator<<(std::ostream& out, const Target& target) {
   return out << text(target);
 }
 
-// Null with the reason in `why` when this build or machine cannot.
+// Null with the reason in `why` when this build cannot.
 std::unique_ptr<Backend> make(const Target& target, std::string& why);
 
 std::vector<Target> all_targets();

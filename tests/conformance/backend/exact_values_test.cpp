@@ -19,7 +19,8 @@ class ExactValues : public ::testing::TestWithParam<Target> {
   DType compute() const { return GetParam().compute; }
   DType wide() const { return accumulation_type(compute()); }
   double small() const {
-    return compute() == DType::kF64 ? 1e-14 : compute() == DType::kF32 ? 1e-6 : 4e-3;
+    if (compute() == DType::kF64) return 1e-14;
+    return compute() == DType::kF32 ? 1e-6 : compute() == DType::kF16 ? 6e-4 : 4e-3;
   }
   Tensor made(Shape shape, const Values& x) { return tensor(*backend_, shape, compute(), x); }
   Tensor blank(Shape shape, DType dtype) {
