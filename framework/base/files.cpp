@@ -136,8 +136,8 @@ void File::close() {
 
 std::unique_ptr<File> Files::open(const std::string& path, OpenMode mode) {
   std::unique_ptr<File> file;
-  must([&] { return raw_open(path, mode, file); }, mode == OpenMode::kCreate ? "create " : "open ",
-       path);
+  const bool creates = mode == OpenMode::kCreate || mode == OpenMode::kScratch;
+  must([&] { return raw_open(path, mode, file); }, creates ? "create " : "open ", path);
   return file;
 }
 
@@ -171,6 +171,10 @@ void Files::make_directories(const std::string& path) {
   }
   check(status(path).kind == FileKind::kDirectory, "make directory ", path,
         ": something else has that name");
+}
+
+void Files::make_private_directory(const std::string& path) {
+  must([&] { return raw_make_private_directory(path); }, "make directory ", path);
 }
 
 std::vector<std::string> Files::list(const std::string& path) {

@@ -64,6 +64,8 @@ class File {
   File& operator=(const File&) = delete;
 
   const std::string& path() const { return path_; }
+  // Do aligned transfers go past the page cache (kScratch, where the file system can)?
+  virtual bool direct() const { return false; }
 
   // Exactly `bytes` bytes from `offset`; Error if the file ends before.
   void read(void* into, std::int64_t bytes, std::int64_t offset);
@@ -110,6 +112,10 @@ enum class OpenMode : std::uint8_t {
   kCreate,     // must not exist; read and write
   kAppend,     // made if missing; append() only
   kReadWrite,  // made if missing; keeps what is there
+  // Must not exist; read and write, for the owner only (0600). Transfers whose memory, bytes and
+  // offset are all multiples of 4096 go past the page cache (O_DIRECT) where the file system allows
+  // it, others through it; both see the same bytes.
+  kScratch,
 };
 
 enum class FileKind : std::uint8_t { kMissing, kFile, kDirectory, kOther };
@@ -137,6 +143,8 @@ class Files {
   void remove_all(const std::string& path);
   // With parents; fine if they are there.
   void make_directories(const std::string& path);
+  // One level, for the owner only (0700). Error if anything has that name already.
+  void make_private_directory(const std::string& path);
   // Names (not paths) of the entries, sorted, without "." and "..".
   std::vector<std::string> list(const std::string& path);
   FileStatus status(const std::string& path);  // follows links; kMissing is an answer, not an Error
@@ -153,6 +161,7 @@ class Files {
   virtual Outcome raw_rename(const std::string& from, const std::string& to) = 0;
   virtual Outcome raw_remove(const std::string& path) = 0;
   virtual Outcome raw_make_directory(const std::string& path) = 0;  // one level
+  virtual Outcome raw_make_private_directory(const std::string& path) = 0;
   virtual Outcome raw_list(const std::string& path, std::vector<std::string>& into) = 0;
   virtual Outcome raw_status(const std::string& path, bool follow_link, FileStatus& into) = 0;
   virtual Outcome raw_sync_directory(const std::string& path) = 0;

@@ -1,4 +1,4 @@
-// The POSIX side of the seam: each member is one system call.
+// The POSIX side of the seam: each member is one system call (a scratch file's open is two).
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -7,6 +7,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 
@@ -20,7 +21,7 @@ Outcome outcome_of(std::int64_t result) {
   return result < 0 ? Outcome{0, errno} : Outcome{result, 0};
 }
 
-class PosixFile final : public File {
+class PosixFile : public File {
  public:
   PosixFile(std::string path, int descriptor) : File(std::move(path)), descriptor_(descriptor) {}
   ~PosixFile() override { PosixFile::raw_close(); }
@@ -68,11 +69,64 @@ class PosixFile final : public File {
   int descriptor_;
 };
 
+// A scratch file has two descriptors, since only whole aligned blocks may pass by the page cache:
+// the rest of a transfer after a short count, for instance, may not.
+class ScratchFile final : public PosixFile {
+ public:
+  // `direct` < 0: the file system has no O_DIRECT.
+  ScratchFile(std::string path, int buffered, int direct)
+      : PosixFile(std::move(path), buffered), direct_descriptor_(direct), direct_(direct >= 0) {}
+  ~ScratchFile() override { ScratchFile::raw_close(); }
+
+  bool direct() const override { return direct_; }
+
+  Outcome raw_read(void* into, std::int64_t bytes, std::int64_t offset) override {
+    if (fits(into, bytes, offset)) {
+      const Outcome outcome =
+          outcome_of(::pread(direct_descriptor_, into, static_cast<std::size_t>(bytes), offset));
+      if (!refused(outcome)) return outcome;
+    }
+    return PosixFile::raw_read(into, bytes, offset);
+  }
+  Outcome raw_write(const void* from, std::int64_t bytes, std::int64_t offset) override {
+    if (fits(from, bytes, offset)) {
+      const Outcome outcome =
+          outcome_of(::pwrite(direct_descriptor_, from, static_cast<std::size_t>(bytes), offset));
+      if (!refused(outcome)) return outcome;
+    }
+    return PosixFile::raw_write(from, bytes, offset);
+  }
+  Outcome raw_close() override {
+    const Outcome buffered = PosixFile::raw_close();
+    if (direct_descriptor_ < 0) return buffered;
+    const Outcome outcome = outcome_of(::close(direct_descriptor_));
+    direct_descriptor_ = -1;
+    return buffered.error != 0 ? buffered : outcome;
+  }
+
+ private:
+  static constexpr std::int64_t kBlock = 4096;
+
+  bool fits(const void* memory, std::int64_t bytes, std::int64_t offset) const {
+    return direct_ && reinterpret_cast<std::uintptr_t>(memory) % kBlock == 0 &&
+           bytes % kBlock == 0 && offset % kBlock == 0;
+  }
+  // Some file systems open a file for O_DIRECT and refuse its transfers, or want larger blocks.
+  bool refused(const Outcome& outcome) {
+    if (outcome.error == EINVAL) direct_ = false;
+    return outcome.error == EINVAL;
+  }
+
+  int direct_descriptor_;
+  std::atomic<bool> direct_;  // transfers may run on several threads
+};
+
 int flags_of(OpenMode mode) {
   switch (mode) {
     case OpenMode::kRead:
       return O_RDONLY | O_NONBLOCK;  // a pipe must not make the open wait
     case OpenMode::kCreate:
+    case OpenMode::kScratch:
       return O_RDWR | O_CREAT | O_EXCL;
     case OpenMode::kAppend:
       return O_WRONLY | O_CREAT | O_APPEND;
@@ -90,8 +144,10 @@ FileKind kind_of(mode_t mode) {
 class PosixFiles final : public Files {
  public:
   Outcome raw_open(const std::string& path, OpenMode mode, std::unique_ptr<File>& into) override {
-    const int descriptor = ::open(path.c_str(), flags_of(mode) | O_CLOEXEC, 0666);
+    const int rights = mode == OpenMode::kScratch ? 0600 : 0666;
+    const int descriptor = ::open(path.c_str(), flags_of(mode) | O_CLOEXEC, rights);
     if (descriptor < 0) return {0, errno};
+    if (mode == OpenMode::kScratch) return finish_scratch(path, descriptor, into);
     auto file = std::make_unique<PosixFile>(path, descriptor);
     struct stat info = {};
     if (::fstat(descriptor, &info) != 0) return {0, errno};
@@ -107,6 +163,9 @@ class PosixFiles final : public Files {
   }
   Outcome raw_make_directory(const std::string& path) override {
     return outcome_of(::mkdir(path.c_str(), 0777));
+  }
+  Outcome raw_make_private_directory(const std::string& path) override {
+    return outcome_of(::mkdir(path.c_str(), 0700));
   }
   Outcome raw_list(const std::string& path, std::vector<std::string>& into) override {
     DIR* folder = ::opendir(path.c_str());
@@ -151,6 +210,21 @@ class PosixFiles final : public Files {
     if (::getrandom(&bits, sizeof bits, 0) != static_cast<ssize_t>(sizeof bits))
       bits = static_cast<std::uint64_t>(::getpid());
     return bits;
+  }
+
+ private:
+  // A file that cannot be opened a second time is not left behind.
+  static Outcome finish_scratch(const std::string& path, int descriptor,
+                                std::unique_ptr<File>& into) {
+    const int direct = ::open(path.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC);
+    const int error = direct < 0 ? errno : 0;
+    auto file = std::make_unique<ScratchFile>(path, descriptor, direct);
+    if (error != 0 && error != EINVAL) {
+      ::unlink(path.c_str());
+      return {0, error};
+    }
+    into = std::move(file);
+    return {};
   }
 };
 

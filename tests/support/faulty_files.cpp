@@ -14,6 +14,7 @@ class FaultyFile final : public File {
   FaultyFile(FaultyFiles& owner, std::unique_ptr<File> inner)
       : File(inner->path()), owner_(owner), inner_(std::move(inner)) {}
 
+  bool direct() const override { return inner_->direct(); }
   Outcome raw_read(void* into, std::int64_t bytes, std::int64_t offset) override {
     if (const int error = owner_.trip(&bytes)) return {0, error};
     return inner_->raw_read(into, bytes, offset);
@@ -147,6 +148,11 @@ Outcome FaultyFiles::raw_remove(const std::string& path) {
 Outcome FaultyFiles::raw_make_directory(const std::string& path) {
   if (const int error = trip()) return {0, error};
   return inner_->raw_make_directory(path);
+}
+
+Outcome FaultyFiles::raw_make_private_directory(const std::string& path) {
+  if (const int error = trip()) return {0, error};
+  return inner_->raw_make_private_directory(path);
 }
 
 Outcome FaultyFiles::raw_list(const std::string& path, std::vector<std::string>& into) {

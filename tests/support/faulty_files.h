@@ -46,6 +46,7 @@ class FaultyFiles final : public Files {
   Outcome raw_rename(const std::string& from, const std::string& to) override;
   Outcome raw_remove(const std::string& path) override;
   Outcome raw_make_directory(const std::string& path) override;
+  Outcome raw_make_private_directory(const std::string& path) override;
   Outcome raw_list(const std::string& path, std::vector<std::string>& into) override;
   Outcome raw_status(const std::string& path, bool follow_link, FileStatus& into) override;
   Outcome raw_sync_directory(const std::string& path) override;

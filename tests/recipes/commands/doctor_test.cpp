@@ -33,6 +33,9 @@ class OtherMachine : public Files {
   Outcome raw_make_directory(const std::string& path) override {
     return real_->raw_make_directory(here(path));
   }
+  Outcome raw_make_private_directory(const std::string& path) override {
+    return real_->raw_make_private_directory(here(path));
+  }
   Outcome raw_list(const std::string& path, std::vector<std::string>& into) override {
     return real_->raw_list(here(path), into);
   }
