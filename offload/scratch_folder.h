@@ -6,6 +6,7 @@
 // folder that is missing, no folder, read-only, or on a disk that is too small.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "framework/base/files.h"
@@ -13,14 +14,18 @@
 namespace trireme {
 
 struct ScratchOptions {
-  std::string folder;  // made, with parents, if `make`; else it must exist
+  // If `make`, the program's own: made with parents, and removed at the end when nothing else is in
+  // it (its parents stay). Else it must exist, and stays.
+  std::string folder;
   bool make = false;
-  std::string name = "rank-0";  // of the rank's own folder inside
+  // Of the rank's own folder inside. Whatever has that name is removed: runs that share a folder
+  // need names of their own.
+  std::string name = "rank-0";
 };
 
 class ScratchFolder {
  public:
-  // Throws UsageError naming offload.folder: missing, not a folder, or not writable.
+  // Throws UsageError naming offload.folder: missing, not a folder, cannot be made or written to.
   ScratchFolder(Files& files, const ScratchOptions& options);
   ~ScratchFolder();
   ScratchFolder(const ScratchFolder&) = delete;
@@ -33,7 +38,8 @@ class ScratchFolder {
 
  private:
   Files& files_;
-  std::string path_;
+  std::string folder_, path_;
+  bool owns_folder_;
 };
 
 }  // namespace trireme
