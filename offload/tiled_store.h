@@ -39,7 +39,9 @@ struct Tile {
 
 // Seconds of the calls since the last reset, on the clock given; and bytes moved.
 struct StoreTimes {
-  double waiting_reads = 0, waiting_writes = 0, working = 0, total = 0;
+  double waiting_reads = 0, waiting_writes = 0;  // for the disk
+  double working = 0;                            // in the callables of update()
+  double total = 0;                              // in update(), read(), write() and flush()
   std::int64_t bytes_read = 0, bytes_written = 0;
 };
 
@@ -50,8 +52,9 @@ class TiledStore {
 
   const TiledShape& shape() const { return shape_; }
   virtual Tier tier() const = 0;
-  // Every tile of every part, in order. Collective over nothing. If `work` or the disk fails, the
-  // store must not be used again: its tiles are of two steps.
+  // Every tile of every part, in order. Collective over nothing. `work` must not call the store. If
+  // `work` or the disk fails, the store is of no use any more, since its tiles are of two steps:
+  // every later call of it throws Error.
   virtual void update(const Work& work) = 0;
   // Elements `range` of one array of a part, to or from a tensor on the host of that type. Never
   // written elements read as zeros. On disk through one cached tile, meant for whole tiles or
@@ -60,7 +63,9 @@ class TiledStore {
   virtual void write(std::size_t part, std::size_t array, Range range, const Tensor& from) = 0;
   virtual void flush() = 0;
   // A hint: the whole part will be read soon, from its begin to its end. Takes host memory of the
-  // part's size until then (counted as communication). One part at a time.
+  // part's size (home_bytes of it, counted as communication) until a read reached the end of the
+  // part, something is written to it, or the next update() or read_ahead(). One part at a time;
+  // asking twice for the same does nothing.
   virtual void read_ahead(std::size_t part) = 0;
   // Throws Error when files were removed underneath.
   virtual void expect_present() = 0;
@@ -77,9 +82,13 @@ class TiledStore {
  protected:
   explicit TiledStore(TiledShape shape) : shape_(std::move(shape)) {}
   double now() const { return clock_ ? clock_() : 0.0; }
+  // Called first by everything that needs tiles of one step.
+  void expect_whole() const;
+
   TiledShape shape_;
   std::function<double()> clock_;
   StoreTimes times_;
+  bool torn_ = false;  // an update is running or failed
 };
 
 // Host memory as a tensor, counted on the ledger's host tier. Uninitialised; 4 KiB aligned.
@@ -89,7 +98,7 @@ Tensor allocate_on_host(const std::shared_ptr<MemoryLedger>& ledger, Shape shape
 std::unique_ptr<TiledStore> make_host_store(TiledShape shape, std::shared_ptr<MemoryLedger> ledger);
 
 struct DiskStoreOptions {
-  int buffers = 4;   // at least 3
+  int buffers = 4;   // at least 3; with more, several reads or writes are in flight
   std::string name;  // of the file: "optimizer"
 };
 // `folder` and `pool` must outlive it.
