@@ -6,9 +6,10 @@
 // report's formula_peak. Kinds listed: activations, communication that layers take, and workspace
 // only where a layer itself names it (losses); scratch inside kernels is not listed.
 //
-// Legend: R rows of a micro-batch (samples x tokens), r its rows on this rank with sequence
-// parallelism, C hidden, F feed-forward, H heads, G kv heads, D head size, V vocabulary, t tensor
-// ranks; w bytes of the wide type, c of the compute type.
+// Legend: B samples of a micro-batch, T tokens of each, R = B T rows, r its rows on this rank with
+// sequence parallelism, C hidden, F feed-forward, H heads, G kv heads, D head size, V vocabulary
+// (padded), n rows of a chunk of the loss, t tensor ranks; w bytes of the wide type, c of the
+// compute type.
 #pragma once
 
 #include <cstdint>
@@ -36,9 +37,10 @@ struct LayerUse {
   int tensor_rank = 0;
   bool sequence_parallel = false;
   DType compute = DType::kF32;
-  bool selective = false;    // norm and activation outputs are made again
-  bool dropout = false;      // p > 0 and a training pass: evaluation draws no masks
-  bool first_block = false;  // mlp: block 0 takes the window and adds no residual
+  bool selective = false;        // norm and activation outputs are made again
+  bool dropout = false;          // p > 0 and a training pass: evaluation draws no masks
+  bool first_block = false;      // mlp: block 0 takes the window and adds no residual
+  bool narrow_gradient = false;  // "output gradient" is of the compute type: see below
 };
 
 // All steps of a use, relative to what is held before it; lists of neighbours can be put together.
@@ -56,9 +58,9 @@ struct LayerUse {
 //   "output gradient"  taken before `backward` by the entry after, as its "input gradient", and
 //                      given back in it. The head has none.
 //   "input gradient"   taken by `backward` and left taken. The embedding has none. Compute type for
-//                      block 0 of the mlp and a head without norm, else wide.
+//                      block 0 of the mlp and a head without norm, else as narrow_gradient says.
 // A tensor that goes on under another name (a gradient that is added to in place) is given back and
-// taken at once, so that the bytes in use stay the same.
+// taken at once, with the formula "as <its former name>": nothing is allocated.
 struct LayerMemory {
   std::vector<MemoryStep> forward;    // with a tape: what stays taken is kept until backward
   std::vector<MemoryStep> backward;   // unsplit, queue drained; all trained
@@ -70,5 +72,12 @@ enum class EntryKind : std::uint8_t { kEmbedding, kBlock, kHead };
 // Exact for activations of every backend on thread ranks; MPI adds staging of its own, under
 // communication. Throws Error for sizes that cannot be cut over the ranks.
 LayerMemory layer_memory(const ModelOptions& model, EntryKind kind, const LayerUse& use);
+
+// Is the "input gradient" of the compute type where that is narrower than the stream? It is the
+// narrow_gradient of the entry before, except across a pipeline's cut, where gradients are wide.
+bool narrow_input_gradient(const ModelOptions& model, EntryKind kind, const LayerUse& use);
+
+// The three lists as aligned tables: tensor, formula, bytes, and how long it lives.
+std::string explain(const LayerMemory& memory);
 
 }  // namespace trireme

@@ -1,0 +1,123 @@
+// The list of a block of the mlp family: column linear -> activation -> row linear -> dropout,
+// added to its input from the second block on.
+//
+// Legend as in layer_memory.h. The head hands back a gradient of the compute type, which stays so
+// down to the embedding unless a pipeline's cut widens it.
+#include "recipes/memory/memory_script.h"
+
+namespace trireme {
+
+namespace {
+
+class MlpScript {
+ public:
+  MlpScript(const LayerSizes& sizes, const LayerUse& use)
+      : s_(sizes), residual_(!use.first_block), casts_(sizes.mixed && !use.narrow_gradient) {
+    list_.handed("input", s_.B * s_.K * s_.w);
+  }
+
+  void forward(bool tape) {
+    if (s_.mixed) list_.take("input in compute type", s_.B * s_.K * s_.c);
+    list_.take("up output", s_.B * s_.up * s_.c);
+    if (s_.mixed && !tape) list_.give("input in compute type");
+    list_.take("activation output", s_.B * s_.F * s_.c);
+    list_.take("mlp branch", s_.B * s_.C * s_.c);
+    if (!tape) list_.give("up output");
+    if (!tape || s_.selective) list_.give("activation output");
+    if (s_.dropout) {
+      list_.take("dropout output", s_.B * s_.C * s_.c);
+      list_.give("mlp branch");
+    }
+    const std::string last = s_.dropout ? "dropout output" : "mlp branch";
+    if (residual_ || s_.mixed) {
+      list_.take("output", s_.B * s_.C * s_.w);
+      list_.give(last);
+    } else {
+      list_.rename(last, "output");
+    }
+    if (!tape || s_.mixed) list_.give("input");  // else kept as the operand
+  }
+
+  void backward() {
+    list_.give("output");
+    list_.cut();  // whoever holds the output has given it back by now
+    list_.handed("output gradient", gradient());
+    row_gradient();
+    list_.take("up output gradient", s_.B * s_.up * s_.c);
+    list_.give("activation output gradient");
+    if (!s_.selective) list_.give("up output");
+    list_.take("up input gradient", s_.B * s_.K * s_.c);
+    if (!s_.alone) weights();
+    input_gradient();
+    if (s_.alone) weights();
+    list_.give("up output gradient");
+    list_.give(s_.mixed ? "input in compute type" : "input");
+  }
+
+  MemoryScript& list() { return list_; }
+
+ private:
+  Extent gradient() const { return s_.B * s_.C * (casts_ ? s_.w : s_.c); }
+
+  // Without a residual the stream's gradient is the branch's alone: masked in place, then cast
+  // away.
+  void row_gradient() {
+    if (s_.dropout && residual_) list_.take("dropout gradient", gradient());
+    if (casts_) list_.take("mlp branch gradient", s_.B * s_.C * s_.c);
+    if (casts_ && s_.dropout && residual_) list_.give("dropout gradient");
+    if (casts_ && !residual_) list_.give("output gradient");
+    list_.take("activation output gradient", s_.B * s_.F * s_.c);
+  }
+
+  void input_gradient() {
+    if (!residual_) return list_.rename("up input gradient", "input gradient");
+    if (s_.alone && branch_shares_stream()) {
+      list_.take("input gradient", gradient());
+    } else {
+      list_.rename("output gradient", "input gradient");
+    }
+    list_.give("up input gradient");
+  }
+
+  // Both queued weight gradients, and what only the row linear's held.
+  void weights() {
+    if (s_.selective) {
+      list_.take("activation output", s_.B * s_.F * s_.c);
+      list_.give("activation output");
+      list_.give("up output");
+    } else {
+      list_.give("activation output");
+    }
+    if (casts_)
+      list_.give("mlp branch gradient");
+    else if (s_.dropout && residual_)
+      list_.give("dropout gradient");
+    else if (s_.alone || !residual_)
+      list_.give("output gradient");
+  }
+
+  bool branch_shares_stream() const { return !casts_ && !s_.dropout; }
+
+  const LayerSizes& s_;
+  bool residual_;
+  bool casts_;  // the output gradient is wider than the operands
+  MemoryScript list_;
+};
+
+}  // namespace
+
+LayerMemory mlp_block_memory(const LayerSizes& sizes, const LayerUse& use) {
+  LayerMemory memory;
+  MlpScript train(sizes, use), infer(sizes, use);
+  train.forward(true);
+  memory.forward = train.list().cut();
+  train.backward();
+  memory.backward = train.list().cut();
+  train.list().expect_only("input gradient");
+  infer.forward(false);
+  memory.inference = infer.list().cut();
+  infer.list().expect_only("output");
+  return memory;
+}
+
+}  // namespace trireme
