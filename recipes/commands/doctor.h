@@ -25,13 +25,8 @@ struct Finding {
 using Findings = std::vector<Finding>;
 
 // doctor_machine.cpp
-std::string small_file(Files& files, const std::string& path);  // its text; empty if unreadable
 std::vector<std::string> cpu_flags(Files& files);
 double load_average(Files& files);  // runnable threads, mean of the last minute; 0 if unknown
-// The smallest of what `name_v2` (or `name_v1` of the v1 controller) says for this process's cgroup
-// and those above it: its text, empty without a limit.
-std::string cgroup_value(Files& files, const std::string& controller_v1, const std::string& name_v1,
-                         const std::string& name_v2);
 Finding cpu_finding(Process& process);
 Finding cores_finding(Process& process);
 Finding memory_finding(Process& process);
