@@ -124,17 +124,20 @@ StepResult ZeroOptimizer::step(const StepRequest& request) {
   const std::vector<double> sums = download_doubles(backend_, sums_);
 
   StepResult result{.loss = sums[3],
-                    .grad_norm = std::sqrt(sums[1]),
+                    .grad_norm = std::sqrt(sums[1]) / request.loss_scale,
                     .lr = options_.schedule.at(taken_),
+                    .loss_scale = request.loss_scale,
                     .stop = sums[2] > 0};
-  if (sums[0] > 0 || !std::isfinite(sums[1])) {
-    result.skipped = true;
+  result.skipped = sums[0] > 0 || !std::isfinite(sums[1]);
+  scaler_.update(result.skipped);
+  if (result.skipped) {
     result.bad_parameter = first_bad_parameter();
     return result;
   }
-  const OptimizerStep step{.number = ++taken_,
-                           .lr = result.lr,
-                           .gradient_factor = clip_factor(result.grad_norm, options_.clip)};
+  const OptimizerStep step{
+      .number = ++taken_,
+      .lr = result.lr,
+      .gradient_factor = clip_factor(result.grad_norm, options_.clip) / request.loss_scale};
   for (const State& state : states_)
     if (state.unit->trainable()) update(state, step);
   return result;

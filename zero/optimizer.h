@@ -3,7 +3,7 @@
 //
 //   data reduction (started by the units) -> the sums that descriptors name, on this rank's data
 //   shards, one flat buffer per group -> one world collective of [bad, sum of squares, stop, loss]
-//   -> clip, update -> weights whole again.
+//   -> unscale by the scale of this step's backward, clip, update -> weights whole again.
 //
 // Every rank squares only its own data shard, in f64 and by segment, and each logical element is
 // counted once over the world, so the norm has the same bits at every stage. The number of
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "framework/comm/mesh.h"
+#include "optim/loss_scaler.h"
 #include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
 #include "zero/unit.h"
@@ -25,20 +26,24 @@ namespace trireme {
 struct ZeroOptions {
   OptimizerOptions optimizer;
   LrSchedule schedule;
+  LossScaleOptions loss_scale;
   double clip = 0;         // largest global norm; 0 = off
   std::uint64_t seed = 0;  // of initial values: masters start from them, not from rounded weights
   Communicator* kv_replicas = nullptr;  // group of SumGroup::kKvReplicas, null if there is none
 };
 
 struct StepRequest {
-  bool stop = false;  // this rank wants to end after this step
-  Tensor loss;        // (1) f64, added up over the ranks that give one; may be undefined
+  bool stop = false;      // this rank wants to end after this step
+  double loss_scale = 1;  // what this step's loss was multiplied with, all over the world: the
+                          // loss_scale() of before backward began
+  Tensor loss;            // (1) f64, added up over the ranks that give one; may be undefined
 };
 
 struct StepResult {
   double loss = 0;       // the sum of what ranks gave
-  double grad_norm = 0;  // over the whole model, before clipping
+  double grad_norm = 0;  // over the whole model, unscaled, before clipping
   double lr = 0;
+  double loss_scale = 1;  // of this step
   bool skipped = false;
   bool stop = false;          // some rank asked to end after this step
   std::string bad_parameter;  // of a skipped step: the first one with a non-finite gradient, by
@@ -55,6 +60,7 @@ class ZeroOptimizer {
   // Called once all backward passes ran. Collective over the world.
   StepResult step(const StepRequest& request);
   std::int64_t steps_taken() const { return taken_; }
+  double loss_scale() const { return scaler_.scale(); }  // for the next step's backward
   // Replaces the weights of all units, and their masters, which keep what narrow weights round off.
   void load_values(const SectionSource& source);
 
@@ -81,6 +87,7 @@ class ZeroOptimizer {
   std::vector<State> states_;
   Tensor sums_;  // (4) f64: bad, sum of squares, stop, loss
   std::int64_t taken_ = 0;
+  LossScaler scaler_{options_.loss_scale};
 };
 
 }  // namespace trireme

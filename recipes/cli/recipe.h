@@ -94,6 +94,9 @@ struct PrecisionSection {
   std::string compute;    // auto, f32, bf16, f16, f64; the trainer resolves auto
   std::string gradients;  // f32 (or wider), compute
   double loss_scale = 0;  // 0: dynamic
+  double initial_loss_scale = 0, min_loss_scale = 0;
+  std::int64_t loss_scale_window = 0;      // steps
+  std::int64_t loss_scale_hysteresis = 0;  // overflows
   bool operator==(const PrecisionSection&) const = default;
 };
 

@@ -176,9 +176,13 @@ class Checker {
     const bool reference = r_.device.kind == "reference";
     expect(compute != "f64" || reference, {"precision.compute", "device.kind"},
            "precision.compute = f64 needs device.kind = reference; with ", r_.device.kind,
-           " use auto, f32 or bf16");
-    expect(compute != "bf16" || !reference, {"precision.compute", "device.kind"},
-           "precision.compute = bf16 is not for device.kind = reference; use auto, f32 or f64");
+           " use auto, f32, bf16 or f16");
+    const auto& p = r_.precision;
+    expect(p.min_loss_scale <= p.initial_loss_scale,
+           {"precision.min_loss_scale", "precision.initial_loss_scale"},
+           "precision.min_loss_scale = ", number_text(p.min_loss_scale),
+           " is above precision.initial_loss_scale = ", number_text(p.initial_loss_scale),
+           "; use a number up to ", number_text(p.initial_loss_scale));
   }
 
   void others() {

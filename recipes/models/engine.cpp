@@ -129,7 +129,8 @@ EngineStep Engine::train(std::int64_t step, const SampleSource& source, bool sto
       static_cast<std::int64_t>(sum_over(mesh_.data(), static_cast<double>(batch.counted)));
   const double mean = 1.0 / static_cast<double>(std::max<std::int64_t>(1, result.tokens));
   Tensor total = backend_.zeros({1}, DType::kF64, MemoryKind::kWorkspace);
-  aim(batch, mean, options_.label_smoothing, total);
+  const double scale = optimizer_->loss_scale();
+  aim(batch, mean * scale, options_.label_smoothing, total);
 
   stage_->begin_step(order_);
   const RngKey key = key_from_seed(options_.seed).child(static_cast<std::uint64_t>(step));
@@ -137,8 +138,8 @@ EngineStep Engine::train(std::int64_t step, const SampleSource& source, bool sto
                key);
 
   const bool gives_loss = last_stage() && mesh_.coord().tensor == 0;
-  result.optimizer =
-      optimizer_->step({.stop = stop_requested, .loss = gives_loss ? total : Tensor()});
+  result.optimizer = optimizer_->step(
+      {.stop = stop_requested, .loss_scale = scale, .loss = gives_loss ? total : Tensor()});
   result.loss = result.optimizer.loss * mean;
   return result;
 }

@@ -75,6 +75,7 @@ Scalars scalars_of(const StepRecord& record) {
   Scalars scalars{{"train/loss", record.loss},
                   {"train/grad_norm", record.grad_norm},
                   {"train/learning_rate", record.lr},
+                  {"train/loss_scale", record.loss_scale},
                   {"train/skipped", static_cast<double>(record.skipped)},
                   {"throughput/tokens_per_s", record.tokens_per_s},
                   {"throughput/tflops", record.flops_per_s * 1e-12},

@@ -32,6 +32,7 @@ std::string step_line(const StepRecord& record) {
   if (record.validation_loss) text += join(" val ", loss_text(*record.validation_loss, 2));
   text += join(" |g| ", small ? significant(record.grad_norm, 2) : short_number(record.grad_norm),
                " lr ", significant(record.lr, 2));
+  if (record.loss_scale != 1) text += join(" scale ", significant(record.loss_scale, 6));
   if (record.skipped > 0) text += join(" skipped ", record.skipped);
   text += join(" ", short_number(record.tokens_per_s), " tok/s");
   if (record.flops_per_s > 0) text += join(" ", flops_text(record.flops_per_s));
@@ -52,6 +53,7 @@ std::string metrics_line(const StepRecord& record) {
   number("loss", record.loss);
   number("grad_norm", record.grad_norm);
   number("lr", record.lr);
+  number("loss_scale", record.loss_scale);
   text += join(", \"tokens\": ", record.tokens);
   number("tokens_per_s", record.tokens_per_s);
   number("tflops", record.flops_per_s * 1e-12);

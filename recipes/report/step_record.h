@@ -17,6 +17,7 @@ struct StepRecord {
   std::optional<double> validation_loss;
   double grad_norm = 0;           // before clipping
   double lr = 0;                  // of this step
+  double loss_scale = 1;          // of this step; 1: none
   std::int64_t tokens = 0;        // labels of this step, over all ranks
   double seconds = 0;             // of this step, without evaluation and samples
   double tokens_per_s = 0;        // over all ranks
@@ -31,7 +32,8 @@ struct StepRecord {
 
 // step 120/2000 6.0% loss 3.4123 val 3.51 |g| 0.84 lr 2.9e-4 18.4k tok/s 412 GFLOP/s (41% of
 // measured peak) mem 1.21/2.00 GiB bubble 8% eta 3m12s Parts that are not known are left out;
-// "skipped 2" follows the learning rate if there are any.
+// "scale 65536" (of the loss, when not 1) and "skipped 2" (if there are any) follow the learning
+// rate.
 std::string step_line(const StepRecord& record);
 
 // {"step": ..., ...} without a line's end: the keys of the contract, 17 digits; validation_loss

@@ -53,6 +53,17 @@ ModelOptions model_options(const Recipe& r) {
   return o;
 }
 
+// Dynamic means no scaling where the format does not need it.
+LossScaleOptions loss_scale_options(const PrecisionSection& p) {
+  if (p.loss_scale > 0) return {.initial = p.loss_scale};
+  if (p.compute != "f16") return {};
+  return {.dynamic = true,
+          .initial = p.initial_loss_scale,
+          .window = p.loss_scale_window,
+          .hysteresis = p.loss_scale_hysteresis,
+          .minimum = p.min_loss_scale};
+}
+
 ZeroOptions zero_options(const Recipe& r) {
   const OptimizerSection& o = r.optimizer;
   return {.optimizer = {.kind = chosen<OptimizerKind>({{"adamw", OptimizerKind::kAdamW},
@@ -74,6 +85,7 @@ ZeroOptions zero_options(const Recipe& r) {
                        .warmup = o.warmup,
                        .steps = r.train.steps,
                        .decay = o.decay},
+          .loss_scale = loss_scale_options(r.precision),
           .clip = o.clip};
 }
 

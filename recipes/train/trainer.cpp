@@ -6,6 +6,7 @@
 
 #include "framework/base/memory_error.h"
 #include "pipeline/simulator.h"
+#include "recipes/report/numbers.h"
 #include "recipes/report/printable.h"
 #include "recipes/train/gather.h"
 #include "recipes/train/memory_advice.h"
@@ -103,8 +104,11 @@ void Trainer::note_skip(const EngineStep& result, std::int64_t index) {
   }
   ++skipped_;
   ++skipped_in_row_;
+  const double scale = result.optimizer.loss_scale;
   const std::string what = join("step ", index + 1, ": the gradient is not finite (first in ",
-                                result.optimizer.bad_parameter, "); the update is skipped");
+                                result.optimizer.bad_parameter, ")",
+                                scale == 1 ? "" : join(" at loss scale ", significant(scale, 6)),
+                                "; the update is skipped");
   if (speaks()) inputs_.voice->say(what);
   check(skipped_in_row_ <= recipe_.train.max_skipped, what, ", ", skipped_in_row_,
         " times in a row; train.max_skipped = ", recipe_.train.max_skipped,
@@ -124,6 +128,7 @@ void Trainer::speak(const EngineStep& result, std::int64_t index, double seconds
       .validation_loss = validation_,
       .grad_norm = result.optimizer.grad_norm,
       .lr = result.optimizer.lr,
+      .loss_scale = result.optimizer.loss_scale,
       .tokens = result.tokens,
       .seconds = seconds,
       .tokens_per_s = static_cast<double>(result.tokens) / seconds,

@@ -122,6 +122,7 @@ EngineOptions engine_options(const Task& task, const Layout& layout) {
                                                                 : accumulation_type(task.compute)}},
           .optimizer = {.optimizer = task.optimizer,
                         .schedule = {.shape = task.lr_shape, .lr = task.lr, .steps = 10},
+                        .loss_scale = task.loss_scale,
                         .clip = task.clip},
           .schedule = layout.schedule,
           .chunks = layout.chunks,

@@ -36,6 +36,7 @@ struct Task {
   double lr = 1e-2, clip = 0.5;
   DType compute = DType::kF64;
   bool narrow_gradients = false;  // of the compute type, not of the wide one
+  LossScaleOptions loss_scale = {};
   std::function<bool(const std::string&)> frozen = {};
   std::function<std::unique_ptr<Backend>(std::shared_ptr<MemoryLedger>)> backend =
       make_reference_backend;

@@ -111,7 +111,6 @@ TEST(Parse, LaterFeaturesAreRefusedByName) {
   EXPECT_EQ(refusal("", {"--zero.stage=4"}),
             "flag --zero.stage: zero.stage = 4: expected a whole number, 0 to 3");
   for (std::string flag : {"--train.resume", "--train.checkpoint_every=5", "--recompute.partition",
-                           "--precision.compute=f16", "--precision.loss_scale=8",
                            "--model.from=folder", "--data.tokenizer=bpe", "--zero.overlap=off"})
     EXPECT_NE(refusal("", {flag}).find("is not supported yet; legal values: "), std::string::npos)
         << flag << ": " << refusal("", {flag});

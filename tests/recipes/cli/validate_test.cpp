@@ -122,11 +122,13 @@ INSTANTIATE_TEST_SUITE_P(
         Case{
             {"--precision.compute=f64"},
             "flag --precision.compute: precision.compute = f64 needs device.kind = reference; with "
-            "cpu use auto, f32 or bf16"},
-        Case{{"--precision.compute=bf16", "--device.kind=reference"},
-             "flag --precision.compute: precision.compute = bf16 is not for device.kind = "
-             "reference; "
-             "use auto, f32 or f64"},
+            "cpu use auto, f32, bf16 or f16"},
+        Case{{"--precision.compute=bf16", "--device.kind=reference"}, ""},
+        Case{{"--precision.compute=f16", "--precision.loss_scale=dynamic"}, ""},
+        Case{{"--precision.compute=f32", "--precision.loss_scale=8"}, ""},
+        Case{{"--precision.min_loss_scale=128", "--precision.initial_loss_scale=64"},
+             "flag --precision.min_loss_scale: precision.min_loss_scale = 128 is above "
+             "precision.initial_loss_scale = 64; use a number up to 64"},
         Case{{"--optimizer.min_lr=1"},
              "flag --optimizer.min_lr: optimizer.min_lr = 1 is above optimizer.lr = 3e-4; use 0 "
              "to "

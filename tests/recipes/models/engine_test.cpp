@@ -35,13 +35,13 @@ TEST(F32Parity, CloseToF64) {
   EXPECT_LE(distance(f64.gradients, f32.gradients), 1e-5);
 }
 
-TEST(Bf16Parity, Reference) {
+TEST(NarrowParity, Reference) {
   for (const ModelOptions& model : {tiny_gpt2(), tiny_llama(2), tiny_mlp()})
-    expect_bf16_parity({.model = model});
+    for (DType narrow : {DType::kBF16, DType::kF16}) expect_narrow_parity({.model = model}, narrow);
 }
 
 // Gradients in the compute type: coarser sums, the same training.
-TEST(Bf16Parity, NarrowGradients) {
+TEST(NarrowParity, GradientsOfTheComputeType) {
   for (const ModelOptions& model : {tiny_gpt2(), tiny_llama(1), tiny_mlp()}) {
     Task task{.model = model, .compute = DType::kBF16};
     const Curve wide = train(task, {});

@@ -61,23 +61,24 @@ std::vector<double> repeated_losses(const Task& task, const Layout& layout) {
 
 }  // namespace
 
-void expect_bf16_parity(Task task) {
+void expect_narrow_parity(Task task, DType narrow) {
   task.steps = 50;
   task.global_batch = 4;
   task.lr_shape = LrShape::kConstant;
   task.lr = 1e-3;  // falls steadily; on the edge of stability any rounding grows
-  task.compute = DType::kBF16;
   Task exact = task;
   exact.compute = DType::kF64;
+  task.compute = narrow;
+  if (narrow == DType::kF16) task.loss_scale = {.dynamic = true, .initial = 4096, .window = 20};
   exact.backend = make_reference_backend;
   const std::vector<double> f64 = repeated_losses(exact, {});
   EXPECT_LT(f64.back(), 0.9 * f64.front());
   for (const Layout& layout : {Layout{}, Layout{.mesh = kCube}}) {
     SCOPED_TRACE(text_of(layout));
-    const std::vector<double> bf16 = repeated_losses(task, layout);
-    ASSERT_EQ(bf16.size(), f64.size());
+    const std::vector<double> losses = repeated_losses(task, layout);
+    ASSERT_EQ(losses.size(), f64.size());
     for (std::size_t i = 0; i < f64.size(); ++i)
-      EXPECT_NEAR(bf16[i], f64[i], 0.01 * f64[i]) << "step " << i;
+      EXPECT_NEAR(losses[i], f64[i], 0.01 * f64[i]) << "step " << i;
   }
 }
 

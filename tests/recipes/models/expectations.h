@@ -19,8 +19,8 @@ Task f32_task(const ModelOptions& model);
 // Loss, norm, first gradients and weights as the serial run's, to 1e-5.
 void expect_f32_parity(const Task& task);
 
-// bf16 compute with f32 masters, serial and on a cube of ranks, follows the f64 run of the
-// reference within 1 % for 50 steps of AdamW.
-void expect_bf16_parity(Task task);
+// 16-bit compute with f32 masters, serial and on a cube of ranks, follows the f64 run of the
+// reference within 1 % for 50 steps of AdamW; f16 with a dynamic loss scale.
+void expect_narrow_parity(Task task, DType narrow);
 
 }  // namespace trireme::parity

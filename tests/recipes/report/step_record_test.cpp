@@ -53,6 +53,12 @@ TEST(StepLine, LeavesOutWhatNobodyComputed) {
             "step 120/2000 6.0% loss nan |g| 0.0012 lr 2.9e-4 skipped 2 18.4k tok/s mem 1.21 GiB");
 }
 
+TEST(StepLine, ShowsALossScale) {
+  StepRecord record = example();
+  record.loss_scale = 65536;
+  EXPECT_NE(step_line(record).find(" lr 2.9e-4 scale 65536 18.4k tok/s"), std::string::npos);
+}
+
 TEST(StepLine, ALossThatRanAwayStaysShort) {
   StepRecord record = example();
   record.loss = 1.88790118778e17;
@@ -72,11 +78,12 @@ TEST(StepLine, SmallMemoryIsInSmallerUnits) {
 TEST(MetricsLine, HasTheContractsKeysAndEveryBit) {
   StepRecord record = example();
   auto json = nlohmann::json::parse(metrics_line(record));
-  EXPECT_EQ(json.size(), 10u);
+  EXPECT_EQ(json.size(), 11u);
   EXPECT_EQ(json.at("step"), 120);
   EXPECT_EQ(json.at("loss").get<double>(), record.loss);
   EXPECT_EQ(json.at("grad_norm").get<double>(), record.grad_norm);
   EXPECT_EQ(json.at("lr").get<double>(), record.lr);
+  EXPECT_EQ(json.at("loss_scale"), 1);
   EXPECT_EQ(json.at("tokens"), 4096);
   EXPECT_EQ(json.at("tokens_per_s").get<double>(), 18400.0);
   EXPECT_EQ(json.at("tflops").get<double>(), 412e9 * 1e-12);

@@ -47,12 +47,13 @@ struct Formula {
   std::int64_t whole, cut;
 };
 
-void expect_formula(DType compute, int stage, Formula formula) {
+void expect_formula(DType compute, int stage, Formula formula, bool narrow_gradients = false) {
   for (const MeshShape mesh : {MeshShape{2, 1, 1}, MeshShape{4, 1, 2}, MeshShape{2, 2, 2}}) {
     Bytes held;
     const Layout layout{.mesh = mesh, .micro = 3, .zero_stage = stage};
     SCOPED_TRACE(text_of(layout));
-    EXPECT_EQ(differences({.model = tiny_gpt2(), .compute = compute}, layout, held), "");
+    const Task task{.model = tiny_gpt2(), .compute = compute, .narrow_gradients = narrow_gradients};
+    EXPECT_EQ(differences(task, layout, held), "");
     EXPECT_EQ(held.resident, formula.whole * held.psi + formula.cut * (held.psi / held.ranks));
   }
 }
@@ -69,6 +70,16 @@ TEST(Memory, Bf16WithWideGradientsHasTheFormulas) {
   expect_formula(DType::kBF16, 1, {6, 12});
   expect_formula(DType::kBF16, 2, {2, 16});
   expect_formula(DType::kBF16, 3, {0, 18});
+}
+
+// The paper's own mode: 16-bit gradients (arXiv 1910.02054, section 3.1).
+TEST(Memory, NarrowGradientsHaveThePapersFormulas) {
+  for (DType compute : {DType::kBF16, DType::kF16}) {
+    expect_formula(compute, 0, {16, 0}, true);
+    expect_formula(compute, 1, {4, 12}, true);
+    expect_formula(compute, 2, {2, 14}, true);
+    expect_formula(compute, 3, {0, 16}, true);
+  }
 }
 
 }  // namespace

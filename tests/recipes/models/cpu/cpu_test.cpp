@@ -23,11 +23,10 @@ TEST(F32Parity, Cpu) {
   }
 }
 
-TEST(Bf16Parity, Cpu) {
-  if (!one_thread(std::make_shared<MemoryLedger>())->computes(DType::kBF16))
-    GTEST_SKIP() << "the cpu backend does not compute bf16 on this machine";
+TEST(NarrowParity, Cpu) {
   for (const ModelOptions& model : {tiny_gpt2(), tiny_llama(2), tiny_mlp()})
-    expect_bf16_parity({.model = model, .backend = one_thread});
+    for (DType narrow : {DType::kBF16, DType::kF16})
+      expect_narrow_parity({.model = model, .backend = one_thread}, narrow);
 }
 
 TEST(Determinism, CpuTheSameLayoutHasTheSameBits) {
@@ -43,8 +42,7 @@ TEST(Determinism, CpuTheSameLayoutHasTheSameBits) {
 }
 
 TEST(Determinism, CpuReplicasAreEqualAfterFiveStepsWithDropout) {
-  for (DType compute : {DType::kF32, DType::kBF16}) {
-    if (!one_thread(std::make_shared<MemoryLedger>())->computes(compute)) continue;
+  for (DType compute : {DType::kF32, DType::kBF16, DType::kF16}) {
     Task task{.model = tiny_gpt2(), .steps = 5, .compute = compute, .backend = one_thread};
     task.model.dropout = 0.1;
     for (bool sequence_parallel : {false, true})
