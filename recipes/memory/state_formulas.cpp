@@ -37,7 +37,7 @@ std::vector<StateTerm> state_terms(const StateLayout& layout, const StateTypes& 
         " elements are no multiple of ", layout.ranks, " ranks");
   const StagePolicy policy = policy_of(layout.stage);
   const std::int64_t trainable = layout.trainable < 0 ? layout.elements : layout.trainable;
-  const bool master = types.wide != types.compute || layout.optimizer != Tier::kDevice;
+  const bool master = types.wide != types.compute;
   const auto term = [&](MemoryKind kind, Tier tier, std::int64_t each, std::int64_t elements,
                         bool whole) {
     return StateTerm{.kind = kind,

@@ -5,9 +5,9 @@
 // share them out. With bf16 weights and f32 gradients: 18 Psi, 6 Psi + 12 Psi / N,
 // 2 Psi + 16 Psi / N, 18 Psi / N at stages 0 to 3; with gradients in the compute type the paper's
 // 16 Psi, 4 Psi + 12 Psi / N, 2 Psi + 14 Psi / N, 16 Psi / N (ZeRO, arXiv 1910.02054, section 3 and
-// figure 1). Weights in the wide type are their own masters, unless the optimizer's states live on
-// another tier: there the update has its own. On disk this is the payload: trailers and blocks come
-// on top (TiledStore::home_bytes). Pure functions.
+// figure 1). Weights in the wide type are their own masters, wherever the moments live. Whole
+// gradients of stage 1 stay whole when they move. On disk this is the payload: trailers and blocks
+// come on top (TiledStore::home_bytes). Pure functions.
 #pragma once
 
 #include <cstdint>

@@ -131,8 +131,9 @@ TEST(StateFormulas, OffloadMovesTerms) {
   EXPECT_EQ(formula(3, kDefault, Tier::kDevice, all), "0");
   EXPECT_EQ(formula(3, kDefault, Tier::kHost, all), "4 Psi / N");
   EXPECT_EQ(formula(3, kDefault, Tier::kDisk, all), "14 Psi / N");
-  // Wide weights are masters themselves, unless the update is elsewhere.
-  EXPECT_EQ(formula(1, kF32, Tier::kHost, update), "12 Psi / N");
+  // Wide weights are masters themselves, wherever the moments are.
+  EXPECT_EQ(formula(1, kF32, Tier::kHost, update), "8 Psi / N");
+  EXPECT_EQ(formula(1, kDefault, Tier::kHost, gradients), "4 Psi");
 }
 
 TEST(StateFormulas, WhatIsNotTrainedHasWeightsOnly) {
