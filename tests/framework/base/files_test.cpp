@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 
 #include "framework/base/error.h"
@@ -116,6 +118,56 @@ TEST(Files, FailuresAreSentences) {
             "read " + (folder / "a") + ": 5 bytes, the limit is 4");
   EXPECT_EQ(sentence_of([&] { files->open("/dev/full", OpenMode::kReadWrite)->write("ab", 2, 0); }),
             "write /dev/full: 2 bytes at offset 0: No space left on device (0 of 2 bytes written)");
+}
+
+// Aligned blocks may pass by the page cache and the rest may not: both see the same bytes.
+TEST(Files, ScratchFilesTakeAnyTransfer) {
+  const auto files = real_files();
+  const TemporaryFolder memory;
+  const std::string temporary = std::filesystem::temp_directory_path().string();
+  for (const std::string& path :
+       {memory / "scratch", files->temporary_name(path_join(temporary, "trireme-scratch"))}) {
+    const auto file = files->open(path, OpenMode::kScratch);
+    struct stat info = {};
+    EXPECT_EQ(::stat(path.c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, 0600u);
+    EXPECT_EQ(sentence_of([&] { files->open(path, OpenMode::kScratch); }),
+              "create " + path + ": File exists");
+    file->preallocate(12288);
+    alignas(4096) static const std::array<char, 8192> data = [] {
+      std::array<char, 8192> bytes{};
+      for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 7 + i / 256);
+      return bytes;
+    }();
+    alignas(4096) std::array<char, 8192> back{};
+    const auto same = [&](std::int64_t at, std::int64_t source, std::int64_t bytes) {
+      return std::equal(back.begin() + at, back.begin() + at + bytes, data.begin() + source);
+    };
+    file->write(data.data(), 8192, 0);      // direct
+    file->write(data.data() + 1, 100, 50);  // unaligned memory and place
+    file->write(data.data(), 4096, 4096);   // direct, over the cached page's neighbour
+    file->read(back.data(), 8192, 0);       // direct
+    EXPECT_TRUE(same(0, 0, 50));
+    EXPECT_TRUE(same(50, 1, 100));
+    EXPECT_TRUE(same(150, 150, 4096 - 150));
+    EXPECT_TRUE(same(4096, 0, 4096));
+    file->read(back.data() + 3, 111, 4090);  // buffered
+    EXPECT_TRUE(same(9, 0, 105));
+    EXPECT_EQ(sentence_of([&] { file->read(back.data(), 8192, 8192); }),
+              "read " + path + ": 8192 bytes at offset 8192: the file ends after 4096 of them");
+    files->remove(path);
+  }
+}
+
+TEST(Files, PrivateDirectoriesAreTheOwnersAndNew) {
+  const TemporaryFolder folder;
+  const auto files = real_files();
+  files->make_private_directory(folder / "own");
+  struct stat info = {};
+  EXPECT_EQ(::stat((folder / "own").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0700u);
+  EXPECT_EQ(sentence_of([&] { files->make_private_directory(folder / "own"); }),
+            "make directory " + (folder / "own") + ": File exists");
 }
 
 TEST(Files, OpeningAPipeDoesNotWait) {
