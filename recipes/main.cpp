@@ -76,6 +76,7 @@ int dispatch(Process& process, const CommandLine& line) {
   find_command(line.command);
   if (line.command == "train") return train_command(process, line);
   if (line.command == "tokenize") return tokenize_command(process, line);
+  if (line.command == "report") return report_command(process, line);
   return doctor_command(process, line);
 }
 

@@ -20,7 +20,7 @@ constexpr std::array<Command, 14> kCommands{{
     {"serve", "serve", "answer over HTTP", false},
     {"bench-serve", "bench-serve", "measure a server", false},
     {"memory", "memory", "tell a recipe's memory", false},
-    {"report", "report", "show and compare runs", false},
+    {"report", "report FOLDER...", "show runs side by side and compare their losses", true},
     {"checkpoint", "checkpoint", "inspect and convert checkpoints", false},
     {"data", "data", "inspect token files", false},
     {"tokenizer", "tokenizer", "make a tokenizer", false},

@@ -39,6 +39,7 @@ struct Process {
 int train_command(Process& process, const CommandLine& line);
 int tokenize_command(Process& process, const CommandLine& line);
 int doctor_command(Process& process, const CommandLine& line);
+int report_command(Process& process, const CommandLine& line);
 
 // The recipe file named on the line, with its flags and the environment. Throws UsageError.
 Recipe recipe_of(Process& process, const CommandLine& line, bool needs_data);

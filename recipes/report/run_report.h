@@ -22,6 +22,11 @@ struct MemoryCell {
   std::optional<std::int64_t> formula_resident, formula_peak;
 };
 
+// Bytes of one tier of one rank over all kinds. The peak is of the sum, not the sum of peaks.
+struct MemoryTotal {
+  std::int64_t resident = 0, peak = 0;
+};
+
 // What one rank sent to others by one operation, over the whole run.
 struct TrafficCell {
   std::int64_t bytes = 0;
@@ -33,7 +38,8 @@ struct RankReport {
   std::string name;  // "rank 5: data 0, pipeline 1, tensor 1"
   // memory["device"]["parameters"]
   std::map<std::string, std::map<std::string, MemoryCell>> memory;
-  std::map<std::string, TrafficCell> traffic;  // by "data/reduce_scatter"
+  std::map<std::string, MemoryTotal> memory_total;  // by tier
+  std::map<std::string, TrafficCell> traffic;       // by "data/reduce_scatter"
 };
 
 struct RunReport {
@@ -50,9 +56,12 @@ struct RunReport {
 };
 
 // report.json: {"memory": [{tier: {kind: {resident, peak, formula_resident, formula_peak}}}, ...],
-// "traffic": [{operation: {bytes, calls, formula}}, ...], "time": {phase: seconds}, "bubble":
-// {measured, predicted}, "ranks": [names], "summary": {...}}; what is absent is null.
+// "memory_total": [{tier: {resident, peak}}, ...], "traffic": [{operation: {bytes, calls,
+// formula}}, ...], "time": {phase: seconds}, "bubble": {measured, predicted}, "ranks": [names],
+// "summary": {...}}; what is absent is null. Not-finite numbers are null and read back as NaN.
 std::string report_json(const RunReport& report);
+// Throws Error with what is wrong with the text.
+RunReport report_from_json(const std::string& text);
 void write_report(Files& files, const std::string& path, const RunReport& report);
 
 // Tables: of memory the rank with the most bytes of each kind, of traffic the sum over ranks

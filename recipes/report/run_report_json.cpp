@@ -1,6 +1,9 @@
+// All JSON that this folder reads or builds as a tree: the library's header is heavy.
+#include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "recipes/report/run_report.h"
+#include "framework/base/error.h"
+#include "recipes/report/run_folder.h"
 
 namespace trireme {
 namespace {
@@ -23,6 +26,13 @@ Json memory_of(const RankReport& rank) {
   return tiers;
 }
 
+Json totals_of(const RankReport& rank) {
+  Json tiers = Json::object();
+  for (const auto& [tier, total] : rank.memory_total)
+    tiers[tier] = {{"resident", total.resident}, {"peak", total.peak}};
+  return tiers;
+}
+
 Json traffic_of(const RankReport& rank) {
   Json operations = Json::object();
   for (const auto& [operation, cell] : rank.traffic)
@@ -41,15 +51,96 @@ Json summary_of(const RunReport& report) {
           {"validation_loss", maybe(report.validation_loss)}};
 }
 
+template <typename T>
+std::optional<T> read_maybe(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end() || found->is_null()) return std::nullopt;
+  return found->get<T>();
+}
+
+double read_number(const Json& json, const char* key) {
+  const Json& value = json.at(key);
+  return value.is_null() ? NAN : value.get<double>();
+}
+
+std::int64_t read_count(const Json& json, const char* key) {
+  return json.at(key).get<std::int64_t>();
+}
+
+RankReport read_rank(const Json& json, std::size_t rank) {
+  RankReport report;
+  report.name = json.at("ranks").at(rank).get<std::string>();
+  for (const auto& [tier, kinds] : json.at("memory").at(rank).items())
+    for (const auto& [kind, cell] : kinds.items())
+      report.memory[tier][kind] = {read_count(cell, "resident"), read_count(cell, "peak"),
+                                   read_maybe<std::int64_t>(cell, "formula_resident"),
+                                   read_maybe<std::int64_t>(cell, "formula_peak")};
+  if (json.contains("memory_total"))  // older runs have none
+    for (const auto& [tier, total] : json.at("memory_total").at(rank).items())
+      report.memory_total[tier] = {read_count(total, "resident"), read_count(total, "peak")};
+  for (const auto& [operation, cell] : json.at("traffic").at(rank).items())
+    report.traffic[operation] = {read_count(cell, "bytes"), read_count(cell, "calls"),
+                                 read_maybe<std::int64_t>(cell, "formula")};
+  return report;
+}
+
+RunReport read_report(const Json& json) {
+  RunReport report;
+  for (std::size_t rank = 0; rank < json.at("ranks").size(); ++rank)
+    report.ranks.push_back(read_rank(json, rank));
+  for (const auto& [phase, seconds] : json.at("time").items())
+    report.time[phase] = seconds.is_null() ? NAN : seconds.get<double>();
+  report.bubble_measured = read_maybe<double>(json.at("bubble"), "measured");
+  report.bubble_predicted = read_maybe<double>(json.at("bubble"), "predicted");
+  const Json& summary = json.at("summary");
+  report.steps = read_count(summary, "steps");
+  report.skipped = read_count(summary, "skipped");
+  report.tokens = read_count(summary, "tokens");
+  report.parameters = read_count(summary, "parameters");
+  report.seconds = read_number(summary, "seconds");
+  report.loss = read_number(summary, "loss");
+  report.validation_loss = read_maybe<double>(summary, "validation_loss");
+  return report;
+}
+
+StepRecord read_step(const Json& json) {
+  StepRecord record;
+  record.step = read_count(json, "step");
+  record.loss = read_number(json, "loss");
+  record.grad_norm = read_number(json, "grad_norm");
+  record.lr = read_number(json, "lr");
+  record.tokens = read_count(json, "tokens");
+  record.tokens_per_s = read_number(json, "tokens_per_s");
+  record.flops_per_s = read_number(json, "tflops") * 1e12;
+  record.skipped = read_count(json, "skipped");
+  record.seconds = read_number(json, "seconds");
+  record.validation_loss = read_maybe<double>(json, "validation_loss");
+  return record;
+}
+
+// `read` of the text, with the library's exceptions as ours.
+template <typename Read>
+auto parsed(const std::string& text, const Read& read) {
+  try {
+    return read(Json::parse(text));
+  } catch (const Json::exception& error) {
+    const std::string what = error.what();  // "[json.exception.parse_error.101] parse error at ..."
+    const std::size_t end = what.find("] ");
+    fail(end == std::string::npos ? what : what.substr(end + 2));
+  }
+}
+
 }  // namespace
 
 std::string report_json(const RunReport& report) {
   Json json;
   json["memory"] = Json::array();
+  json["memory_total"] = Json::array();
   json["traffic"] = Json::array();
   json["ranks"] = Json::array();
   for (const auto& rank : report.ranks) {
     json["memory"].push_back(memory_of(rank));
+    json["memory_total"].push_back(totals_of(rank));
     json["traffic"].push_back(traffic_of(rank));
     json["ranks"].push_back(rank.name);
   }
@@ -59,6 +150,10 @@ std::string report_json(const RunReport& report) {
   json["summary"] = summary_of(report);
   return json.dump(1) + "\n";
 }
+
+RunReport report_from_json(const std::string& text) { return parsed(text, read_report); }
+
+StepRecord step_from_metrics(const std::string& line) { return parsed(line, read_step); }
 
 void write_report(Files& files, const std::string& path, const RunReport& report) {
   write_whole_atomically(files, path, report_json(report));

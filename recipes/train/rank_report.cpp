@@ -57,6 +57,18 @@ std::map<std::string, std::map<std::string, MemoryCell>> memory_of(const Mesh& m
   return memory;
 }
 
+std::map<std::string, MemoryTotal> totals_of(const MemoryLedger& ledger) {
+  std::map<std::string, MemoryTotal> totals;
+  for (int t = 0; t < kTiers; ++t) {
+    const auto tier = static_cast<Tier>(t);
+    MemoryTotal total{.peak = ledger.peak(tier)};
+    for (int k = 0; k < kMemoryKinds; ++k)
+      total.resident += ledger.entry(tier, static_cast<MemoryKind>(k)).resident;
+    totals[std::string(name_of(tier))] = total;
+  }
+  return totals;
+}
+
 }  // namespace
 
 RankReport rank_report(const Mesh& mesh, Engine& engine, const MemoryLedger& ledger,
@@ -65,6 +77,7 @@ RankReport rank_report(const Mesh& mesh, Engine& engine, const MemoryLedger& led
   const std::string prefix = rank_prefix(mesh.shape(), mesh.world().rank());
   report.name = prefix.substr(1, prefix.rfind(']') - 1);
   report.memory = memory_of(mesh, engine, ledger);
+  report.memory_total = totals_of(ledger);
   const auto formulas = traffic_formulas(mesh, engine, traffic.steps, traffic.applied);
   for (const auto& [operation, entry] : traffic.bytes)
     report.traffic[operation] = {.bytes = entry.bytes, .calls = entry.calls};
@@ -94,6 +107,8 @@ std::string encode(const RankReport& report) {
     for (const auto& [kind, cell] : kinds)
       out << "memory " << tier << " " << kind << " " << cell.resident << " " << cell.peak << " "
           << word(cell.formula_resident) << " " << word(cell.formula_peak) << "\n";
+  for (const auto& [tier, total] : report.memory_total)
+    out << "total " << tier << " " << total.resident << " " << total.peak << "\n";
   for (const auto& [operation, cell] : report.traffic)
     out << "traffic " << operation << " " << cell.bytes << " " << cell.calls << " "
         << word(cell.formula) << "\n";
@@ -111,6 +126,9 @@ RankReport decode(const std::string& text) {
       cell.formula_resident = read_word(in);
       cell.formula_peak = read_word(in);
       report.memory[first][second] = cell;
+    } else if (what == "total") {
+      in >> first;
+      in >> report.memory_total[first].resident >> report.memory_total[first].peak;
     } else {
       TrafficCell cell;
       in >> first >> cell.bytes >> cell.calls;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/faulty_files.h"
@@ -17,6 +18,7 @@ RunReport example() {
     one.memory["device"]["parameters"] = {1 << 20, 1 << 20, 1 << 20, 1 << 20};
     one.memory["device"]["activations"] = {0, 2048 + rank * 1024, 0, 2048};
     one.memory["host"]["optimizer"] = {0, 0, {}, {}};
+    one.memory_total["device"] = {1 << 20, (1 << 20) + 2048};
     one.traffic["data/reduce_scatter"] = {1000, 10, 1000};
     one.traffic["world/all_reduce"] = {24, 3, {}};
     one.traffic["data/all_gather"] = {0, 7, 0};  // moves nothing: not in the table
@@ -41,6 +43,8 @@ TEST(RunReport, JsonIsTheContracts) {
   EXPECT_EQ(cell.at("formula_resident"), 0);
   EXPECT_EQ(cell.at("formula_peak"), 2048);
   EXPECT_TRUE(json["memory"][0]["host"]["optimizer"]["formula_peak"].is_null());
+  EXPECT_EQ(json["memory_total"][1]["device"],
+            nlohmann::json({{"resident", 1 << 20}, {"peak", (1 << 20) + 2048}}));
   EXPECT_EQ(json["traffic"][0]["data/reduce_scatter"],
             nlohmann::json({{"bytes", 1000}, {"calls", 10}, {"formula", 1000}}));
   EXPECT_EQ(json["time"]["backward"], 20.0);
@@ -48,6 +52,33 @@ TEST(RunReport, JsonIsTheContracts) {
   EXPECT_EQ(json["bubble"]["predicted"], 0.1);
   EXPECT_EQ(json["summary"]["steps"], 2000);
   EXPECT_TRUE(json["summary"]["validation_loss"].is_null());
+}
+
+TEST(RunReport, ReadsBackWhatItWrote) {
+  const std::string text = report_json(example());
+  EXPECT_EQ(report_json(report_from_json(text)), text);
+  RunReport diverged = example();
+  diverged.loss = NAN;
+  diverged.validation_loss = 2.5;
+  diverged.bubble_predicted.reset();
+  const RunReport read = report_from_json(report_json(diverged));
+  EXPECT_TRUE(std::isnan(read.loss));
+  EXPECT_EQ(read.validation_loss, 2.5);
+  EXPECT_FALSE(read.bubble_predicted);
+}
+
+TEST(RunReport, DamagedTextIsRefused) {
+  const std::string text = report_json(example());
+  const auto sentence = [](const std::string& damaged) {
+    return sentence_of([&] { report_from_json(damaged); });
+  };
+  EXPECT_NE(sentence(text.substr(0, text.size() / 2)).find("parse error"), std::string::npos);
+  EXPECT_NE(sentence("{}").find("ranks"), std::string::npos) << sentence("{}");
+  EXPECT_NE(sentence("[]"), "");
+  EXPECT_NE(sentence("12"), "");
+  std::string typed = text;
+  typed.replace(typed.find("\"steps\": 2000"), 13, "\"steps\": \"20\"");
+  EXPECT_NE(sentence(typed).find("number"), std::string::npos) << sentence(typed);
 }
 
 TEST(RunReport, TextIsATable) {
