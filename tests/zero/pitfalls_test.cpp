@@ -11,6 +11,44 @@ namespace {
 
 constexpr double kInf = INFINITY;
 
+// The scale doubles in the very step whose gradients were made with the old one.
+TEST(ZeroPitfall, P1_GradientsAreUnscaledByTheScaleOfTheirBackward) {
+  on_ranks(2, [](Communicator& world, Backend& backend) {
+    Mesh mesh(world, {.data = 2});
+    const auto delta = [&](OptimizerOptions optimizer) {
+      ToyUnit toy({toy_spec("w", 1)}, backend, world);
+      ZeroOptions options = sgd(1.0);
+      options.optimizer = optimizer;
+      options.loss_scale = {.dynamic = true, .initial = 4, .window = 1};
+      ZeroOptimizer zero({&toy.unit()}, backend, mesh, options);
+      const double scale = zero.loss_scale();
+      toy.backward({{1.0 * scale}});  // the gradient over both ranks is 2
+      const StepResult result = zero.step({.loss_scale = scale});
+      EXPECT_EQ(result.grad_norm, 2);
+      EXPECT_EQ(result.loss_scale, 4);
+      EXPECT_EQ(zero.loss_scale(), 8);
+      return 1.0 - toy.values()[0];
+    };
+    EXPECT_EQ(delta({.kind = OptimizerKind::kSgd}), 2);  // not 1
+    // m = 0.2 and v = 4 (1 - beta2): 2 / (2 + 1). With m = 0.1 it would be 1 / (1 + 1).
+    EXPECT_NEAR(delta({.kind = OptimizerKind::kAdam, .eps = 1}), 2.0 / 3, 1e-15);
+  });
+}
+
+TEST(ZeroPitfall, P1_TheUnscaledNormIsClipped) {
+  on_ranks(1, [](Communicator& world, Backend& backend) {
+    ToyUnit toy({toy_spec("w", 2)}, backend, world);
+    Mesh mesh(world, {});
+    ZeroOptions options = sgd(1.0);
+    options.clip = 1;
+    options.loss_scale = {.initial = 1024};
+    ZeroOptimizer optimizer({&toy.unit()}, backend, mesh, options);
+    toy.backward({{0.3 * 1024, 0.4 * 1024}});
+    EXPECT_DOUBLE_EQ(optimizer.step({.loss_scale = optimizer.loss_scale()}).grad_norm, 0.5);
+    EXPECT_TRUE(close(toy.values(), {0.7, 0.6}, 1e-15));  // nothing to clip
+  });
+}
+
 TEST(ZeroPitfall, P2_TheNormIsThatOfAllShards) {
   for (int ranks : {1, 2, 3, 8})
     on_ranks(ranks, [&](Communicator& world, Backend& backend) {
@@ -83,10 +121,12 @@ TEST(ZeroPitfall, P7_AnEmptyParameterChangesNothing) {
   EXPECT_EQ(trained(true), trained(false));
 }
 
-TEST(ZeroPitfall, P14_GradientsAccumulateInF32) {
-  on_ranks(1, [](Communicator& world, Backend& backend) {
-    ToyUnit toy({toy_spec("w", 1)}, backend, world, DType::kBF16);
-    ASSERT_EQ(toy.parameter(0).grad.dtype(), DType::kF32);
+// 1 + 512 x 2^-9, gradient by gradient.
+double many_small_gradients(DType gradients) {
+  double sum = 0;
+  on_ranks(1, [&](Communicator& world, Backend& backend) {
+    ToyUnit toy({toy_spec("w", 1)}, backend, world,
+                UnitOptions{.compute = DType::kBF16, .gradients = gradients});
     const auto add = [&](double value) {
       const Tensor dy = tensor(backend, {1, 1}, DType::kBF16, {value});
       backend.train_kernels()->column_sum(dy, toy.parameter(0).grad, toy.parameter(0).accumulate());
@@ -94,9 +134,15 @@ TEST(ZeroPitfall, P14_GradientsAccumulateInF32) {
     toy.unit().begin_step(513);
     add(1.0);
     for (int i = 0; i < 512; ++i) add(0x1p-9);
-    EXPECT_EQ(toy.gradient(), std::vector<double>{2.0});  // bf16 would stay at 1
+    sum = toy.gradient()[0];
     for (int i = 0; i < 513; ++i) toy.unit().end_backward();
   });
+  return sum;
+}
+
+TEST(ZeroPitfall, P14_GradientsAccumulateInF32UnlessAskedOtherwise) {
+  EXPECT_EQ(many_small_gradients(DType::kF32), 2.0);
+  EXPECT_EQ(many_small_gradients(DType::kBF16), 1.0);  // the price of precision.gradients = compute
 }
 
 TEST(ZeroPitfall, P15_MastersMoveWhereBf16WeightsCannot) {
@@ -109,40 +155,55 @@ TEST(ZeroPitfall, P15_MastersMoveWhereBf16WeightsCannot) {
       optimizer.step({});
     }
     EXPECT_EQ(toy.values(), std::vector<double>{0.8984375});  // the bf16 next to 0.9; not 1.0
+    // A step of -0.9 leaves what the master was away from it: the rounding of 100 sums in f32 below 1.
+    toy.backward({{900.0}});
+    optimizer.step({});
+    EXPECT_NEAR(toy.values()[0], 0, 100 * 0x1p-25);
   });
 }
 
-// Steps of [1, 2, ...]; a skipped one must leave no trace at all.
-TEST(ZeroPitfall, P17_ABadGradientSkipsTheStepOnAllRanksAndLeavesNoTrace) {
-  const auto trained = [](bool with_bad_step) {
-    std::vector<double> result;
-    on_ranks(2, [&](Communicator& world, Backend& backend) {
-      ToyUnit toy({toy_spec("first", 4), toy_spec("second", 20)}, backend, world);
-      Mesh mesh(world, {.data = 2});
-      ZeroOptions options = sgd(0.1);
-      options.optimizer = {};
-      ZeroOptimizer optimizer({&toy.unit()}, backend, mesh, options);
-      for (int step = 1; step <= 4; ++step) {
-        std::vector<double> g = normals(20, static_cast<std::uint64_t>(step));
-        if (step == 3 && with_bad_step) {
-          const std::vector<double> before = toy.values(1);
-          std::vector<double> bad = g;
-          if (world.rank() == 1) bad[17] = kInf;
-          toy.backward({{1, 1, 1, 1}, bad});
-          const StepResult skipped = optimizer.step({});
-          EXPECT_TRUE(skipped.skipped);
-          EXPECT_EQ(skipped.bad_parameter, "second");
-          EXPECT_EQ(toy.values(1), before);
-          EXPECT_EQ(optimizer.steps_taken(), 2);
-        }
-        toy.backward({{1, 1, 1, 1}, g});
-        EXPECT_FALSE(optimizer.step({}).skipped);
+// Weights after steps of [1, 2, ...], without and with an infinite gradient at step 3, which must
+// leave no trace at all.
+std::vector<double> trained_with_a_bad_step(DType compute, int stage, bool with_bad_step) {
+  std::vector<double> result;
+  on_ranks(2, [&](Communicator& world, Backend& backend) {
+    UnitOptions unit = toy_options(compute);
+    unit.policy = policy_of(stage);
+    ToyUnit toy({toy_spec("first", 4), toy_spec("second", 20)}, backend, world, unit);
+    Mesh mesh(world, {.data = 2});
+    ZeroOptions options = sgd(0.1);
+    options.optimizer = {};
+    ZeroOptimizer optimizer({&toy.unit()}, backend, mesh, options);
+    for (int step = 1; step <= 4; ++step) {
+      std::vector<double> g = normals(20, static_cast<std::uint64_t>(step));
+      if (step == 3 && with_bad_step) {
+        const std::vector<double> before = toy.values(1);
+        std::vector<double> bad = g;
+        if (world.rank() == 1) bad[17] = kInf;
+        toy.backward({{1, 1, 1, 1}, bad});
+        const StepResult skipped = optimizer.step({});
+        EXPECT_TRUE(skipped.skipped);
+        EXPECT_EQ(skipped.bad_parameter, "second");
+        EXPECT_EQ(toy.values(1), before);
+        EXPECT_EQ(optimizer.steps_taken(), 2);
       }
-      if (world.rank() == 0) result = toy.values(1);
-    });
-    return result;
-  };
-  EXPECT_EQ(trained(true), trained(false));
+      toy.backward({{1, 1, 1, 1}, g});
+      EXPECT_FALSE(optimizer.step({}).skipped);
+    }
+    const std::vector<double> values = toy.values(1);
+    if (world.rank() == 0) result = values;
+  });
+  return result;
+}
+
+TEST(ZeroPitfall, P17_ABadGradientSkipsTheStepOnAllRanksAndLeavesNoTrace) {
+  for (DType compute : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16})
+    for (int stage : {0, 1, 2, 3}) {
+      SCOPED_TRACE(join(name_of(compute), " at stage ", stage));
+      const std::vector<double> quiet = trained_with_a_bad_step(compute, stage, false);
+      EXPECT_NE(quiet, std::vector<double>(20, 1.0));
+      EXPECT_EQ(trained_with_a_bad_step(compute, stage, true), quiet);
+    }
 }
 
 TEST(ZeroPitfall, P17_TheFirstBadParameterByRankAndOrderIsNamed) {
@@ -163,15 +224,17 @@ TEST(ZeroPitfall, P19_TheScheduleDoesNotMoveOnSkippedSteps) {
     ZeroOptions options = sgd(1.0);
     options.schedule = {.shape = LrShape::kLinear, .lr = 1.0, .warmup = 2, .steps = 6};
     ZeroOptimizer optimizer({&toy.unit()}, backend, mesh, options);
-    int taken = 0;
+    std::vector<double> applied;
     for (double g : {1.0, kInf, 1.0, kInf, 1.0}) {
       toy.backward({{g}});
       const StepResult result = optimizer.step({});
-      EXPECT_EQ(result.lr, options.schedule.at(taken));
       EXPECT_EQ(result.skipped, g == kInf);
-      if (!result.skipped) ++taken;
+      if (!result.skipped) applied.push_back(result.lr);
     }
     EXPECT_EQ(optimizer.steps_taken(), 3);
+    // Two steps of warm-up, then straight down from 1 over the four that are left.
+    EXPECT_EQ(applied, (std::vector<double>{0.5, 1.0, 1.0}));
+    EXPECT_EQ(toy.values(), std::vector<double>{1 - 2.5});
   });
 }
 

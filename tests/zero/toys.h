@@ -23,22 +23,32 @@ inline ParameterSpec toy_spec(const std::string& name, std::int64_t elements,
           .decay = false};
 }
 
+// Gradients in the wide type, and all whole.
+inline UnitOptions toy_options(DType compute) {
+  return {.compute = compute, .gradients = accumulation_type(compute)};
+}
+
 class ToyUnit {
  public:
   ToyUnit(const std::vector<ParameterSpec>& specs, Backend& backend, Communicator& data,
           DType compute = DType::kF64, std::string name = "toy")
+      : ToyUnit(specs, backend, data, toy_options(compute), std::move(name)) {}
+  ToyUnit(const std::vector<ParameterSpec>& specs, Backend& backend, Communicator& data,
+          const UnitOptions& options, std::string name = "toy")
       : backend_(backend), parameters_(made(specs)) {
     std::vector<Parameter*> all;
     for (Parameter& p : parameters_) all.push_back(&p);
-    unit_ = std::make_unique<Unit>(
-        std::move(name), all, backend, data,
-        UnitOptions{.compute = compute, .gradients = accumulation_type(compute)});
+    unit_ = std::make_unique<Unit>(std::move(name), all, backend, data, options);
   }
 
   Unit& unit() { return *unit_; }
   Parameter& parameter(std::size_t i) { return parameters_[i]; }
+  // Collective over the data ranks at stage 3.
   std::vector<double> values(std::size_t i = 0) {
-    return download_doubles(backend_, parameters_[i].value);
+    unit_->gather();
+    std::vector<double> result = download_doubles(backend_, parameters_[i].value);
+    unit_->release();
+    return result;
   }
   std::vector<double> gradient(std::size_t i = 0) {
     return download_doubles(backend_, parameters_[i].grad);
