@@ -33,8 +33,7 @@ struct MemoryStep {
 // What a use needs to know beside the model.
 struct LayerUse {
   std::int64_t samples = 1;  // of the micro-batch
-  int tensor = 1;            // ranks
-  int tensor_rank = 0;
+  int tensor = 1;            // ranks, of which all take the same
   bool sequence_parallel = false;
   DType compute = DType::kF32;
   bool selective = false;        // norm and activation outputs are made again
@@ -46,24 +45,27 @@ struct LayerUse {
 // All steps of a use, relative to what is held before it; lists of neighbours can be put together.
 // Four tensors cross a use's ends, each under one name:
 //   "input"            the stream that comes in. Not taken here: it is the "output" of the entry
-//                      before, or a received boundary. Given back once, where the entry itself lets
-//                      go of it: in `backward` if the tape keeps it, else as the last step of
-//                      `forward`; always as the last step of `inference`. A caller that holds it
-//                      longer (Recompute: the input of a segment, to the end of its backward) skips
-//                      that step and gives it back when he does. Ids and labels are the engine's:
-//                      the embedding gives back no input.
-//   "output"           taken by `forward` and `inference`, and left taken; the next entry's
-//   "input".
-//                      The head has none.
-//   "output gradient"  taken before `backward` by the entry after, as its "input gradient", and
+//                      before, or a received boundary. Given back where the entry itself lets go of
+//                      it: in backward if the tape keeps it, else as the last step of `forward`;
+//                      always as the last step of `inference`. The embedding gives back none: ids
+//                      and labels are the engine's.
+//   "output"           taken by `forward` and `inference` and left taken: the "input" of the entry
+//                      after. The head has none.
+//   "output gradient"  taken before backward, as the "input gradient" of the entry after, and
 //                      given back in it. The head has none.
-//   "input gradient"   taken by `backward` and left taken. The embedding has none. Compute type for
+//   "input gradient"   taken by backward and left taken. The embedding has none. Compute type for
 //                      block 0 of the mlp and a head without norm, else as narrow_gradient says.
+// A recomputed segment of entries holds its input itself: the give of the first entry's "input"
+// moves to the end of the segment's inference in an evaluation, to the end of its backward (or B)
+// in training, and drops out of its `forward`. That second forward's last "output" is given back at
+// once. The W half of a split backward drains entries in the order in which B passed them; what it
+// gives back ("input" of an mlp in one type) is held by then, whatever B's list could give back.
 // A tensor that goes on under another name (a gradient that is added to in place) is given back and
 // taken at once, with the formula "as <its former name>": nothing is allocated.
 struct LayerMemory {
-  std::vector<MemoryStep> forward;    // with a tape: what stays taken is kept until backward
-  std::vector<MemoryStep> backward;   // unsplit, queue drained; all trained
+  std::vector<MemoryStep> forward;   // with a tape: what stays taken is kept until backward
+  std::vector<MemoryStep> backward;  // unsplit, queue drained; all parameters are trained
+  std::vector<MemoryStep> backward_input, backward_weight;  // the halves of a split one, instead
   std::vector<MemoryStep> inference;  // without a tape: evaluation, and recomputation's first pass
 };
 
@@ -77,7 +79,8 @@ LayerMemory layer_memory(const ModelOptions& model, EntryKind kind, const LayerU
 // narrow_gradient of the entry before, except across a pipeline's cut, where gradients are wide.
 bool narrow_input_gradient(const ModelOptions& model, EntryKind kind, const LayerUse& use);
 
-// The three lists as aligned tables: tensor, formula, bytes, and how long it lives.
+// The unsplit lists as aligned tables: tensor, formula, bytes, how long it lives, and the sums of
+// the entry's own tensors (its input is the entry before's).
 std::string explain(const LayerMemory& memory);
 
 }  // namespace trireme

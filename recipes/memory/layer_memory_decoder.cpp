@@ -6,7 +6,8 @@
 //  tape keeps what gradients need: input, norm output and statistics, wide product, inner output,
 //  log-sum-exp.
 //  - Backward: weight gradients wait in the tape's queue and keep their operands. With tensor ranks
-//  each half drains the queue under its own all-reduce; alone, both halves drain at the unit's end.
+//  each half drains the queue under its own all-reduce; alone, both halves drain at the unit's end;
+//  in a split backward all of it is left to W, which also gathers cut rows itself.
 //  - A gradient of the stream is shared by the branch and the residual. Added to in place once the
 //  branch has a tensor of its own (cast, dropout) or has drained, else a sum is made beside it.
 #include "recipes/memory/memory_script.h"
@@ -24,8 +25,10 @@ struct Half {
 
 class BlockScript {
  public:
-  explicit BlockScript(const LayerSizes& sizes)
+  explicit BlockScript(const LayerSizes& sizes, bool split = false)
       : s_(sizes),
+        split_(split),
+        queued_(sizes.alone || split),
         attention_{"norm1", "qkv",    "attention output", "attention branch", "dropout1",
                    "input", "middle", sizes.qkv,          sizes.heads,        true},
         mlp_{"norm2",      "up output", "activation output",
@@ -43,13 +46,20 @@ class BlockScript {
     list_.give("input");
   }
 
-  void backward() {
+  // The output is given back first: not by this layer, but by now.
+  void begin_backward() {
     list_.give("output");
-    list_.cut();  // whoever holds the output has given it back by now
+    list_.cut();
     list_.handed("output gradient", stream());
+  }
+
+  void backward_input() {
     backward(mlp_);
     backward(attention_);
-    if (!s_.alone) return;
+  }
+
+  void backward_weight() {
+    if (!queued_) return;
     for (const Half* half : {&mlp_, &attention_}) {
       row_weights(*half);
       column_weights(*half);
@@ -112,23 +122,25 @@ class BlockScript {
 
   void column_gradient(const Half& h) {
     const std::string x = h.norm + " output", dx = x + " gradient";
-    if (s_.sharded && s_.selective) make_norm_again(h);
-    if (s_.sharded) list_.take(x + ", all rows", narrow_whole());
+    const bool gathers = s_.sharded && !split_;
+    if (gathers && s_.selective) make_norm_again(h);
+    if (gathers) list_.take(x + ", all rows", narrow_whole());
     list_.take(s_.sharded ? dx + ", partial sums" : dx, narrow_whole());
-    if (s_.sharded && s_.selective) list_.give(x);
-    if (s_.alone) return;  // the queue keeps the rest
+    if (gathers && s_.selective) list_.give(x);
     if (s_.sharded) list_.take(dx, narrow());
-    row_weights(h);
-    column_weights(h);
-    if (s_.sharded) list_.give(x + ", all rows");
+    if (!queued_) {
+      row_weights(h);
+      column_weights(h);
+      list_.give(h.wide + " gradient");
+      if (!s_.selective) list_.give(x);
+    }
+    if (gathers) list_.give(x + ", all rows");
     if (s_.sharded) list_.give(dx + ", partial sums");
-    list_.give(h.wide + " gradient");
-    if (!s_.selective) list_.give(x);
   }
 
   void norm_gradient(const Half& h) {
     const std::string from = h.from + " gradient", to = h.to + " gradient";
-    if (s_.alone && branch_shares_stream()) {
+    if (queued_ && branch_shares_stream()) {
       list_.take(h.norm + " input gradient", stream());
       list_.take(from, stream());
       list_.give(h.norm + " input gradient");
@@ -137,7 +149,7 @@ class BlockScript {
     }
     list_.give(h.norm + " output gradient");
     list_.give(h.norm + " statistics");
-    if (!(s_.alone && s_.selective)) list_.give(h.from);
+    if (!(queued_ && s_.selective)) list_.give(h.from);
   }
 
   // The queued weight gradient of the row linear, and what only it held.
@@ -154,18 +166,20 @@ class BlockScript {
       list_.give(h.branch + " gradient");
     else if (s_.dropout)
       list_.give(h.dropout + " gradient");
-    else if (s_.alone)
+    else if (queued_)
       list_.give(h.to + " gradient");
   }
 
   void column_weights(const Half& h) {
-    if (s_.selective && !s_.sharded) {
-      make_norm_again(h);
-      list_.give(h.norm + " output");
-    }
-    if (!s_.alone) return;  // the running tape entry holds the operands as well
+    const std::string x = h.norm + " output";
+    const bool gathers = s_.sharded && split_, makes = s_.selective && (!s_.sharded || split_);
+    if (makes) make_norm_again(h);
+    if (gathers) list_.take(x + ", all rows", narrow_whole());
+    if (makes) list_.give(x);
+    if (gathers) list_.give(x + ", all rows");
+    if (!queued_) return;  // the running tape entry holds the operands as well
     list_.give(h.wide + " gradient");
-    list_.give(s_.selective ? h.from : h.norm + " output");
+    list_.give(s_.selective ? h.from : x);
   }
 
   void make_norm_again(const Half& h) {
@@ -180,6 +194,8 @@ class BlockScript {
   bool branch_shares_stream() const { return !s_.mixed && !s_.dropout; }
 
   const LayerSizes& s_;
+  bool split_;
+  bool queued_;  // weight gradients wait until the whole block is done, or longer
   Half attention_, mlp_;
   MemoryScript list_;
 };
@@ -187,17 +203,7 @@ class BlockScript {
 }  // namespace
 
 LayerMemory decoder_block_memory(const LayerSizes& sizes) {
-  LayerMemory memory;
-  BlockScript train(sizes), infer(sizes);
-  train.forward(true);
-  memory.forward = train.list().cut();
-  train.backward();
-  memory.backward = train.list().cut();
-  train.list().expect_only("input gradient");
-  infer.forward(false);
-  memory.inference = infer.list().cut();
-  infer.list().expect_only("output");
-  return memory;
+  return block_memory<BlockScript>([&](bool split) { return BlockScript(sizes, split); });
 }
 
 }  // namespace trireme

@@ -22,7 +22,11 @@ std::vector<MemoryStep> embedding_forward(const LayerSizes& s) {
   return list.cut();
 }
 
-std::vector<MemoryStep> embedding_backward(const LayerSizes& s, bool narrow) {
+struct Halves {
+  std::vector<MemoryStep> input, weight;
+};
+
+Halves embedding_backward(const LayerSizes& s, bool narrow) {
   MemoryScript list;
   list.handed("output gradient", s.r * s.C * (narrow ? s.c : s.w));
   std::string gradient = "output gradient";
@@ -31,13 +35,13 @@ std::vector<MemoryStep> embedding_backward(const LayerSizes& s, bool narrow) {
     list.take(gradient, s.r * s.C * s.w);
     list.give("output gradient");
   }
-  if (s.sharded) {
-    list.take(gradient + ", all rows", s.R * s.C * s.w);
-    list.give(gradient + ", all rows");
-  }
+  if (s.sharded) list.take(gradient + ", all rows", s.R * s.C * s.w);
+  Halves halves{.input = list.cut(), .weight = {}};
+  if (s.sharded) list.give(gradient + ", all rows");
   list.give(gradient);
   list.expect_only("");
-  return list.cut();
+  halves.weight = list.cut();
+  return halves;
 }
 
 // `rows` are those of the loss: tokens, or the samples of the mlp family.
@@ -132,8 +136,11 @@ class HeadScript {
 LayerMemory embedding_memory(const ModelOptions& model, const LayerSizes& sizes,
                              const LayerUse& use) {
   const bool narrow = model.family == Family::kMlp && sizes.mixed && use.narrow_gradient;
+  const Halves backward = embedding_backward(sizes, narrow);
   return {.forward = embedding_forward(sizes),
-          .backward = embedding_backward(sizes, narrow),
+          .backward = joined(backward.input, backward.weight),
+          .backward_input = backward.input,
+          .backward_weight = backward.weight,
           .inference = embedding_forward(sizes)};
 }
 
@@ -145,6 +152,7 @@ LayerMemory head_memory(const ModelOptions& model, const LayerSizes& sizes) {
   memory.forward = train.list().cut();
   train.backward();
   memory.backward = train.list().cut();
+  memory.backward_input = memory.backward;  // the table's gradient is part of B
   train.list().expect_only("input gradient");
   infer.inference();
   memory.inference = infer.list().cut();

@@ -11,8 +11,11 @@ namespace {
 
 class MlpScript {
  public:
-  MlpScript(const LayerSizes& sizes, const LayerUse& use)
-      : s_(sizes), residual_(!use.first_block), casts_(sizes.mixed && !use.narrow_gradient) {
+  MlpScript(const LayerSizes& sizes, const LayerUse& use, bool split)
+      : s_(sizes),
+        queued_(sizes.alone || split),
+        residual_(!use.first_block),
+        casts_(sizes.mixed && !use.narrow_gradient) {
     list_.handed("input", s_.B * s_.K * s_.w);
   }
 
@@ -38,20 +41,25 @@ class MlpScript {
     if (!tape || s_.mixed) list_.give("input");  // else kept as the operand
   }
 
-  void backward() {
+  // The output is given back first: not by this layer, but by now.
+  void begin_backward() {
     list_.give("output");
-    list_.cut();  // whoever holds the output has given it back by now
+    list_.cut();
     list_.handed("output gradient", gradient());
+  }
+
+  void backward_input() {
     row_gradient();
     list_.take("up output gradient", s_.B * s_.up * s_.c);
     list_.give("activation output gradient");
     if (!s_.selective) list_.give("up output");
     list_.take("up input gradient", s_.B * s_.K * s_.c);
-    if (!s_.alone) weights();
+    if (!queued_) weights();
     input_gradient();
-    if (s_.alone) weights();
-    list_.give("up output gradient");
-    list_.give(s_.mixed ? "input in compute type" : "input");
+  }
+
+  void backward_weight() {
+    if (queued_) weights();
   }
 
   MemoryScript& list() { return list_; }
@@ -71,7 +79,7 @@ class MlpScript {
 
   void input_gradient() {
     if (!residual_) return list_.rename("up input gradient", "input gradient");
-    if (s_.alone && branch_shares_stream()) {
+    if (queued_ && branch_shares_stream()) {
       list_.take("input gradient", gradient());
     } else {
       list_.rename("output gradient", "input gradient");
@@ -79,7 +87,8 @@ class MlpScript {
     list_.give("up input gradient");
   }
 
-  // Both queued weight gradients, and what only the row linear's held.
+  // Both queued weight gradients, and what they held. (The column linear's is held by the running
+  // tape entry too when the queue drains there, but nothing is taken until that ends.)
   void weights() {
     if (s_.selective) {
       list_.take("activation output", s_.B * s_.F * s_.c);
@@ -92,13 +101,16 @@ class MlpScript {
       list_.give("mlp branch gradient");
     else if (s_.dropout && residual_)
       list_.give("dropout gradient");
-    else if (s_.alone || !residual_)
+    else if (queued_ || !residual_)
       list_.give("output gradient");
+    list_.give("up output gradient");
+    list_.give(s_.mixed ? "input in compute type" : "input");
   }
 
   bool branch_shares_stream() const { return !casts_ && !s_.dropout; }
 
   const LayerSizes& s_;
+  bool queued_;  // weight gradients wait until the whole block is done, or longer
   bool residual_;
   bool casts_;  // the output gradient is wider than the operands
   MemoryScript list_;
@@ -107,17 +119,7 @@ class MlpScript {
 }  // namespace
 
 LayerMemory mlp_block_memory(const LayerSizes& sizes, const LayerUse& use) {
-  LayerMemory memory;
-  MlpScript train(sizes, use), infer(sizes, use);
-  train.forward(true);
-  memory.forward = train.list().cut();
-  train.backward();
-  memory.backward = train.list().cut();
-  train.list().expect_only("input gradient");
-  infer.forward(false);
-  memory.inference = infer.list().cut();
-  infer.list().expect_only("output");
-  return memory;
+  return block_memory<MlpScript>([&](bool split) { return MlpScript(sizes, use, split); });
 }
 
 }  // namespace trireme

@@ -41,6 +41,12 @@ void MemoryScript::expect_only(const std::string& left) const {
   check(left.empty() || !taken_.empty(), "memory list: ", left, " is not taken at the end");
 }
 
+std::vector<MemoryStep> joined(std::vector<MemoryStep> first,
+                               const std::vector<MemoryStep>& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
 namespace {
 
 void check_cut(const char* what, std::int64_t n, int ranks) {

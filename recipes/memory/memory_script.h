@@ -55,6 +55,32 @@ struct LayerSizes {
   Extent w, c;           // bytes of an element
 };
 
+std::vector<MemoryStep> joined(std::vector<MemoryStep> first,
+                               const std::vector<MemoryStep>& second);
+
+// All lists of a block, from scripts that make(split) begins.
+template <typename Script, typename Make>
+LayerMemory block_memory(const Make& make) {
+  LayerMemory memory;
+  for (const bool split : {false, true}) {
+    Script train = make(split);
+    train.forward(true);
+    memory.forward = train.list().cut();
+    train.begin_backward();
+    train.backward_input();
+    memory.backward_input = train.list().cut();
+    train.backward_weight();
+    memory.backward_weight = train.list().cut();
+    train.list().expect_only("input gradient");
+    if (!split) memory.backward = joined(memory.backward_input, memory.backward_weight);
+  }
+  Script infer = make(false);
+  infer.forward(false);
+  memory.inference = infer.list().cut();
+  infer.list().expect_only("output");
+  return memory;
+}
+
 // By family: layer_memory_decoder.cpp, layer_memory_mlp.cpp, layer_memory_ends.cpp.
 LayerMemory decoder_block_memory(const LayerSizes& sizes);
 LayerMemory mlp_block_memory(const LayerSizes& sizes, const LayerUse& use);

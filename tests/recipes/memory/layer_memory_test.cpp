@@ -65,6 +65,8 @@ void expect_exact(const LayerCase& layer) {
     EXPECT_TRUE(same_order("forward", real.forward, list.forward));
     EXPECT_TRUE(same_order("backward", real.backward, list.backward));
     EXPECT_TRUE(same_order("inference", real.inference, list.inference));
+    EXPECT_TRUE(same_order("B", real.backward_input, list.backward_input));
+    EXPECT_TRUE(same_order("W", real.backward_weight, list.backward_weight));
   }
 }
 
@@ -75,6 +77,8 @@ void expect_same_peaks(const LayerCase& layer, const BackendMaker& maker) {
     EXPECT_TRUE(same("forward", real.forward, list.forward));
     EXPECT_TRUE(same("backward", real.backward, list.backward));
     EXPECT_TRUE(same("inference", real.inference, list.inference));
+    EXPECT_TRUE(same("B", real.backward_input, list.backward_input));
+    EXPECT_TRUE(same("W", real.backward_weight, list.backward_weight));
   }
 }
 
@@ -173,6 +177,18 @@ TEST(LayerMemory, FormulasInTheLegendsLetters) {
                       "activation output = R F c", "output = R C w"}));
   const std::int64_t R = 16, C = 16, F = 64, H = 4;
   EXPECT_EQ(bytes, R * ((2 * C + 3 * C + C + 2 * F) * 2 + (2 * 2 + H + 2 * C) * 4));
+}
+
+TEST(LayerMemory, ExplainedAsATable) {
+  const ModelOptions model = tiny_gpt2();
+  const std::string block =
+      explain(layer_memory(model, EntryKind::kBlock, {.samples = 2, .compute = DType::kBF16}));
+  for (const char* line : {"  qkv                R (H + 2 G) D c   1,536       kept\n",
+                           "  input gradient              as middle gradient   1,024  handed on\n",
+                           "  in use before it                                 9,728\n",
+                           "  in use at most                                  14,336\n"})
+    EXPECT_NE(block.find(line), std::string::npos) << line << "in\n" << block;
+  EXPECT_NE(explain(layer_memory(model, EntryKind::kHead, {})).find("logits"), std::string::npos);
 }
 
 TEST(LayerMemory, RefusesWhatCannotBeCut) {

@@ -54,13 +54,18 @@ class LayerRun {
                 .compute = layer_.use.compute,
                 .target = is_head() ? &target_ : nullptr};
     if (layer_.use.dropout) ctx.rng = key_from_seed(3);
-    {
+    for (const bool split : {false, true}) {
       Var x = input();
       const auto dx = x.grad;
       trails.forward = watch([&] { x = module_->forward(ctx, x); });
       x.value = Tensor();
       if (!is_head()) x.grad->add(backend_, output_gradient());
-      trails.backward = watch([&] { tape.run_backward(); });
+      if (!split) {
+        trails.backward = watch([&] { tape.run_backward(); });
+      } else {
+        trails.backward_input = watch([&] { tape.run_backward_input(); });
+        trails.backward_weight = watch([&] { tape.drain(); });
+      }
     }
     ctx.tape = nullptr;
     Var x = input();
@@ -172,16 +177,24 @@ Trails listed_trails(const LayerCase& layer) {
   };
   const DType wide = accumulation_type(layer.use.compute);
   Trails trails;
-  MemoryLedger ledger, inference;
-  if (layer.entry > 0)
-    for (MemoryLedger* l : {&ledger, &inference}) put(*l, stream(list[at - 1].output, wide));
-  trails.forward = listed(ledger, memory.forward);
-  if (at + 1 < list.size()) {
-    ledger.remove(Tier::kDevice, MemoryKind::kActivations, bytes_of(memory.forward, "output"));
-    put(ledger, stream(list[at].output, layer.use.narrow_gradient ? layer.use.compute : wide));
+  for (const bool split : {false, true}) {
+    MemoryLedger ledger;
+    if (layer.entry > 0) put(ledger, stream(list[at - 1].output, wide));
+    trails.forward = listed(ledger, memory.forward);
+    if (at + 1 < list.size()) {
+      ledger.remove(Tier::kDevice, MemoryKind::kActivations, bytes_of(memory.forward, "output"));
+      put(ledger, stream(list[at].output, layer.use.narrow_gradient ? layer.use.compute : wide));
+    }
+    if (!split) {
+      trails.backward = listed(ledger, memory.backward);
+    } else {
+      trails.backward_input = listed(ledger, memory.backward_input);
+      trails.backward_weight = listed(ledger, memory.backward_weight);
+    }
   }
-  trails.backward = listed(ledger, memory.backward);
-  trails.inference = listed(inference, memory.inference);
+  MemoryLedger ledger;
+  if (layer.entry > 0) put(ledger, stream(list[at - 1].output, wide));
+  trails.inference = listed(ledger, memory.inference);
   return trails;
 }
 

@@ -24,6 +24,7 @@ struct Trail {
 
 struct Trails {
   Trail forward, backward, inference;
+  Trail backward_input, backward_weight;  // of a second pass, split
 };
 
 struct LayerCase {
