@@ -71,6 +71,27 @@ TEST(ZeroPitfall, P17_AWholeModelForgetsABadStepInAnyFormat) {
     }
 }
 
+TEST(Pitfall, AllStagesHaveTheSameBitsIn16Bits) {
+  for (DType compute : {DType::kBF16, DType::kF16})
+    for (bool narrow : {false, true}) {
+      Task task{.model = tiny_gpt2(),
+                .global_batch = 4,
+                .compute = compute,
+                .narrow_gradients = narrow,
+                .loss_scale = {.initial = 64}};
+      const MeshShape mesh{.data = 2, .tensor = 2};
+      const parity::Curve whole = parity::train(task, {.mesh = mesh, .micro = 2});
+      for (int stage : {1, 2, 3}) {
+        SCOPED_TRACE(join(name_of(compute), narrow ? " gradients too" : "", ", stage ", stage));
+        const parity::Curve cut =
+            parity::train(task, {.mesh = mesh, .micro = 2, .zero_stage = stage});
+        EXPECT_EQ(cut.losses, whole.losses);
+        EXPECT_EQ(cut.norms, whole.norms);
+        EXPECT_EQ(cut.weights, whole.weights);
+      }
+    }
+}
+
 // From a scale that overflows at first: all ranks skip together, the scale goes where the rules
 // send it, and the loss falls.
 TEST(Pitfall, F16TrainsUnderADynamicLossScale) {

@@ -90,6 +90,26 @@ TEST(Runs, ASampleOfADivergedModelIsShort) {
   }
 }
 
+// The losses of the format on the reference, which every device must have too; and what a run on
+// the CPU says of 16 bits that it only stores.
+TEST(Runs, SixteenBitsThatAreStoredTrainAndSaySo) {
+  const TinyRun run;
+  for (const std::string compute : {"f16", "bf16"}) {
+    const std::string precision = "--precision.compute=" + compute;
+    const Curve exact = curve_of(run.train({precision}), run.folder());
+    EXPECT_EQ(column(run.folder(), "loss_scale"), Words(3, compute == "f16" ? "65536" : "1"));
+    const ProgramEnd end = run_to_end(run.train({precision, "--device.kind=cpu"}),
+                                      {.environment = {{"ONEDNN_MAX_CPU_ISA", "AVX2"}}});
+    if (end.err.find("this build has no cpu backend") != std::string::npos) GTEST_SKIP();
+    ASSERT_EQ(end.code, 0) << end.err;
+    EXPECT_LE(gap(exact.losses, column(run.folder(), "loss")), 1e-2);
+    EXPECT_NE(end.err.find("precision.compute = " + compute +
+                           " is stored in 16 bits and computed in f32 on this CPU"),
+              std::string::npos)
+        << end.err;
+  }
+}
+
 TEST(Runs, JsonInsteadOfTables) {
   const TinyRun run;
   const ProgramEnd end = run_to_end(run.train({"--json"}));
