@@ -27,8 +27,8 @@ std::int64_t TiledStore::home_bytes(const TiledShape& shape, Tier tier) {
   std::int64_t bytes = 0;
   for (const std::int64_t elements : shape.parts) {
     if (tier == Tier::kDisk) {
-      const std::int64_t rest = elements % shape.tile;
-      bytes += elements / shape.tile * slot_bytes_of(shape, shape.tile);
+      const std::int64_t full = elements / shape.tile, rest = elements % shape.tile;
+      if (full > 0) bytes += full * slot_bytes_of(shape, shape.tile);
       if (rest > 0) bytes += slot_bytes_of(shape, rest);
     } else {
       for (const DType dtype : shape.arrays) bytes += elements * size_of(dtype);

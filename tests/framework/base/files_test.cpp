@@ -134,11 +134,8 @@ TEST(Files, ScratchFilesTakeAnyTransfer) {
     EXPECT_EQ(sentence_of([&] { files->open(path, OpenMode::kScratch); }),
               "create " + path + ": File exists");
     file->preallocate(12288);
-    alignas(4096) static const std::array<char, 8192> data = [] {
-      std::array<char, 8192> bytes{};
-      for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 7 + i / 256);
-      return bytes;
-    }();
+    alignas(4096) std::array<char, 8192> data{};
+    for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<char>(i * 7 + i / 256);
     alignas(4096) std::array<char, 8192> back{};
     const auto same = [&](std::int64_t at, std::int64_t source, std::int64_t bytes) {
       return std::equal(back.begin() + at, back.begin() + at + bytes, data.begin() + source);
