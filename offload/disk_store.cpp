@@ -10,10 +10,6 @@ namespace trireme {
 
 namespace {
 
-void copy_bytes(void* to, const void* from, std::int64_t bytes) {
-  if (bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
-}
-
 // A view of memory that somebody else owns, as one type or another.
 Tensor borrowed(std::byte* memory, std::int64_t elements, DType dtype) {
   auto storage = std::make_shared<Storage>(memory, elements * size_of(dtype), nullptr);

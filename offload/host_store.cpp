@@ -8,10 +8,6 @@ namespace trireme {
 
 namespace {
 
-void copy_bytes(void* to, const void* from, std::int64_t bytes) {
-  if (bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
-}
-
 // An allocation of its own for every array of every part, so that all begin on a page.
 class HostStore final : public TiledStore {
  public:

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 #include <functional>
 #include <vector>
 
@@ -29,5 +30,10 @@ void for_each_tile(const TiledShape& shape, const std::function<void(const TileP
 // The arrays of a tile of `elements` lie one after the other, each from a multiple of 64 bytes.
 // Offset of array `array`; with array == arrays.size(), the bytes of all.
 std::int64_t array_offset(const TiledShape& shape, std::size_t array, std::int64_t elements);
+
+// memcpy may not be given null, even for 0 bytes.
+inline void copy_bytes(void* to, const void* from, std::int64_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+}
 
 }  // namespace trireme
