@@ -93,7 +93,8 @@ void for_entries(LayerCase layer, const CaseFn& fn) {
     layer.use.first_block = mlp && entry == 1;
     layer.use.narrow_gradient = false;
     fn(layer);
-    if (!mlp || layer.use.compute != DType::kBF16 || entry > layer.model.layers) continue;
+    const bool mixed = layer.use.compute != accumulation_type(layer.use.compute);
+    if (!mlp || !mixed || entry > layer.model.layers) continue;
     layer.use.narrow_gradient = true;
     fn(layer);
   }
@@ -124,7 +125,7 @@ TEST_P(LayerMemoryTypes, EveryAllocationOfTheMlp) {
     for (std::int64_t samples : {1, 3}) for_uses(model, GetParam(), samples, expect_exact);
 }
 INSTANTIATE_TEST_SUITE_P(LayerMemory, LayerMemoryTypes,
-                         ::testing::Values(DType::kF64, DType::kF32, DType::kBF16),
+                         ::testing::Values(DType::kF64, DType::kF32, DType::kBF16, DType::kF16),
                          [](const auto& test) { return std::string(name_of(test.param)); });
 
 // More rows than a chunk of the loss, the last one smaller.
