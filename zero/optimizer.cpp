@@ -9,31 +9,58 @@
 
 namespace trireme {
 
+namespace {
+
+Range state_range(const Unit& unit) {
+  return unit.policy().whole_states ? Range{0, unit.layout().padded()} : unit.own_shard();
+}
+
+bool keeps_master(const Unit& unit) {
+  const DType compute = unit.weights().dtype();
+  return unit.trainable() && accumulation_type(compute) != compute;
+}
+
+}  // namespace
+
+TiledShape state_shape(std::span<Unit* const> units, const OptimizerOptions& options) {
+  TiledShape shape;
+  for (const Unit* unit : units) {
+    const DType compute = unit->weights().dtype(), wide = accumulation_type(compute);
+    shape.parts.push_back(unit->trainable() ? state_range(*unit).size() : 0);
+    shape.arrays.assign(static_cast<std::size_t>(moments(options) + (wide == compute ? 0 : 1)),
+                        wide);
+  }
+  return shape;
+}
+
 ZeroOptimizer::ZeroOptimizer(std::vector<Unit*> units, Backend& backend, const Mesh& mesh,
                              const ZeroOptions& options)
     : backend_(backend),
       mesh_(mesh),
       options_(options),
       sums_(backend.zeros({4}, DType::kF64, MemoryKind::kWorkspace)) {
-  for (Unit* unit : units) states_.push_back(make_state(*unit));
+  if (!options_.host) options_.host = &backend;
+  for (Unit* unit : units) states_.push_back(make_state(*unit, states_.size()));
+  if (on_host()) options_.store->flush();
 }
 
 // Masters and moments of all elements, or of the own shard.
-ZeroOptimizer::State ZeroOptimizer::make_state(Unit& unit) {
-  const DType compute = unit.weights().data.dtype(), wide = accumulation_type(compute);
-  const Range range =
-      unit.policy().whole_states ? Range{0, unit.layout().padded()} : unit.own_shard();
-  const auto zeros = [&] { return backend_.zeros({range.size()}, wide, MemoryKind::kOptimizer); };
-  State state{.unit = &unit, .own_master = wide != compute && unit.trainable()};
-  state.master = {state.own_master ? zeros() : unit.weights().slice(range), range};
-  unit.fill_initial(options_.seed, state.separate());
-  for (int i = 0; i < (unit.trainable() ? moments(options_.optimizer) : 0); ++i)
-    state.moments.push_back(zeros());
+ZeroOptimizer::State ZeroOptimizer::make_state(Unit& unit, std::size_t index) {
+  State state{.unit = &unit, .range = state_range(unit), .own_master = keeps_master(unit)};
+  const TiledShape shape = state_shape(std::span(&state.unit, 1), options_.optimizer);
+  for (std::size_t a = 0; unit.trainable() && a < shape.arrays.size(); ++a)
+    state.arrays.push_back(
+        on_host() ? FlatHome::in_store({&backend_, options_.host}, *options_.store, index, a,
+                                       state.range)
+                  : FlatHome::on_device(backend_, state.range, shape.arrays[a],
+                                        MemoryKind::kOptimizer));
+  unit.fill_initial(options_.seed, state.master());
   return state;
 }
 
 void ZeroOptimizer::load_values(const SectionSource& source) {
-  for (const State& state : states_) state.unit->load_values(source, state.separate());
+  for (const State& state : states_) state.unit->load_values(source, state.master());
+  if (on_host()) options_.store->flush();
 }
 
 bool ZeroOptimizer::has_group(SumGroup group) const {
@@ -45,37 +72,66 @@ bool ZeroOptimizer::has_group(SumGroup group) const {
 
 void ZeroOptimizer::sum_group(SumGroup group, Communicator& comm) {
   if (!has_group(group)) return;
-  std::vector<Tensor> pieces;
+  struct Piece {
+    const FlatHome* gradients;
+    Range part;
+  };
+  std::vector<Piece> pieces;
   std::int64_t total = 0;
   for (const State& state : states_)
     for (const Segment& segment : state.unit->layout().segments()) {
       const Range own = intersect(segment.range, state.unit->own_shard());
       if (segment.sum != group || own.empty()) continue;
-      pieces.push_back(state.unit->gradients().slice(own));
+      pieces.push_back({&state.unit->gradients(), own});
       total += own.size();
     }
-  const DType dtype = states_.front().unit->gradients().data.dtype();
+  const DType dtype = states_.front().unit->gradients().dtype();
   Tensor flat = backend_.allocate({total}, dtype, MemoryKind::kCommunication);
   std::int64_t at = 0;
-  for (const Tensor& piece : pieces) {
-    backend_.copy(piece, flat.elements_at(at, piece.shape()));
-    at += piece.elements();
-  }
+  const auto each = [&](const auto& move) {
+    at = 0;
+    for (const Piece& piece : pieces) {
+      move(piece, flat.elements_at(at, {piece.part.size()}));
+      at += piece.part.size();
+    }
+  };
+  each([](const Piece& p, const Tensor& x) { p.gradients->load(p.part, x); });
   comm.all_reduce(flat).wait();
-  at = 0;
-  for (const Tensor& piece : pieces) {
-    backend_.copy(flat.elements_at(at, piece.shape()), piece);
-    at += piece.elements();
+  each([](const Piece& p, const Tensor& x) { p.gradients->save(p.part, x); });
+}
+
+// In pieces of a fixed size counted from the begin of `part`, so that the order of additions is the
+// same wherever gradients are at home. `out` (2) is where they are.
+void ZeroOptimizer::add_squares(const FlatHome& gradients, Range part, const Tensor& out) {
+  constexpr std::int64_t kPiece = 1 << 20;
+  for (std::int64_t at = part.begin; at < part.end; at += kPiece) {
+    const Range piece{at, std::min(part.end, at + kPiece)};
+    if (gradients.on_device()) {
+      backend_.train_kernels()->sum_of_squares(gradients.slice(piece), out);
+    } else {
+      const Tensor staged = allocate_on_host(backend_.shared_ledger(), {piece.size()},
+                                             gradients.dtype(), MemoryKind::kCommunication);
+      gradients.fetch(piece, staged);
+      options_.host->train_kernels()->sum_of_squares(staged, out);
+    }
   }
 }
 
-void ZeroOptimizer::add_squares(const Tensor& out) {
+// out (2) += on the device.
+void ZeroOptimizer::add_all_squares(const Tensor& out) {
+  bool away = false;
+  for (const State& state : states_) away |= !state.unit->gradients().on_device();
+  Tensor sums = out;
+  if (away) {
+    sums = allocate_on_host(backend_.shared_ledger(), {2}, DType::kF64, MemoryKind::kWorkspace);
+    options_.host->kernels()->fill(sums, 0.0);
+  }
   for (const State& state : states_)
-    for (const Segment& segment : state.unit->layout().segments()) {
-      const Range own = intersect(segment.range, state.unit->own_shard());
-      if (segment.counts_in_norm && !own.empty())
-        backend_.train_kernels()->sum_of_squares(state.unit->gradients().slice(own), out);
-    }
+    for (const Segment& segment : state.unit->layout().segments())
+      if (segment.counts_in_norm && options_.counts_in_norm)
+        add_squares(state.unit->gradients(), intersect(segment.range, state.unit->own_shard()),
+                    sums);
+  if (away) backend_.upload(sums.data(), out);
 }
 
 // Called by all ranks when a bad element was found anywhere. The lowest rank that has one tells its
@@ -87,9 +143,15 @@ std::string ZeroOptimizer::first_bad_parameter() {
     for (const Segment& segment : state.unit->layout().segments()) {
       const Range own = intersect(segment.range, state.unit->own_shard());
       if (name[0] != 0 || own.empty()) continue;
-      Tensor out = backend_.zeros({2}, DType::kF64, MemoryKind::kWorkspace);
-      backend_.train_kernels()->sum_of_squares(state.unit->gradients().slice(own), out);
-      if (download_doubles(backend_, out)[0] == 0) continue;
+      const FlatHome& gradients = state.unit->gradients();
+      Backend& there = gradients.on_device() ? backend_ : *options_.host;
+      Tensor out = gradients.on_device()
+                       ? backend_.zeros({2}, DType::kF64, MemoryKind::kWorkspace)
+                       : allocate_on_host(backend_.shared_ledger(), {2}, DType::kF64,
+                                          MemoryKind::kWorkspace);
+      there.kernels()->fill(out, 0.0);
+      add_squares(gradients, own, out);
+      if (download_doubles(there, out)[0] == 0) continue;
       const std::string& found =
           state.unit->parameters()[static_cast<std::size_t>(segment.parameter)]->name();
       std::strncpy(name.data(), found.c_str(), kLength - 1);
@@ -119,7 +181,7 @@ StepResult ZeroOptimizer::step(const StepRequest& request) {
   const double start[4] = {0, 0, request.stop ? 1.0 : 0.0, 0};
   upload_doubles(backend_, start, sums_);
   if (request.loss) backend_.copy(request.loss, sums_.elements_at(3, {1}));
-  add_squares(sums_.elements_at(0, {2}));
+  add_all_squares(sums_.elements_at(0, {2}));
   mesh_.world().all_reduce(sums_).wait();
   const std::vector<double> sums = download_doubles(backend_, sums_);
 
@@ -138,39 +200,8 @@ StepResult ZeroOptimizer::step(const StepRequest& request) {
       .number = ++taken_,
       .lr = result.lr,
       .gradient_factor = clip_factor(result.grad_norm, options_.clip) / request.loss_scale};
-  for (const State& state : states_)
-    if (state.unit->trainable()) update(state, step);
+  update(step);
   return result;
-}
-
-// Whole states are updated from whole gradients; shards update their weights, which are then made
-// whole where they stay so.
-void ZeroOptimizer::update(const State& state, const OptimizerStep& step) {
-  const Unit& unit = *state.unit;
-  const Range own = unit.own_shard();
-  if (unit.policy().whole_states)
-    mesh_.data().all_gather(unit.gradients().slice(own), unit.gradients().data).wait();
-  const auto& segments = unit.layout().segments();
-  for (std::size_t s = 0; s < segments.size();) {
-    Range range = segments[s].range;  // neighbours with the same decay are one range
-    const bool decay = segments[s].decay;
-    for (++s;
-         s < segments.size() && segments[s].decay == decay && segments[s].range.begin == range.end;
-         ++s)
-      range.end = segments[s].range.end;
-    const Range part = intersect(range, state.master.range);
-    if (part.empty()) continue;
-    const Range local{part.begin - state.master.range.begin, part.end - state.master.range.begin};
-    OptimizerRange work{.master = state.master.slice(part),
-                        .gradient = unit.gradients().slice(part),
-                        .weights = state.own_master ? unit.weights().slice(part) : Tensor(),
-                        .decay = decay};
-    for (const Tensor& moment : state.moments)
-      work.states.push_back(moment.elements_at(local.begin, {local.size()}));
-    apply(backend_, options_.optimizer, step, work);
-  }
-  if (!unit.policy().whole_states && unit.policy().whole_weights)
-    mesh_.data().all_gather(unit.weights().slice(own), unit.weights().data).wait();
 }
 
 }  // namespace trireme

@@ -9,9 +9,14 @@
 // counted once over the world, so the norm has the same bits at every stage. The number of
 // collectives never depends on what a rank holds. A non-finite gradient anywhere skips the step on
 // all ranks; a skipped step counts neither for bias correction nor for the schedule.
+//
+// Masters and moments live on the device, or in a store on the host or on disk. There the update is
+// the host's: tile by tile, with gradients and 16-bit weights copied through staging tiles. Elements
+// are updated by the same sequence of operations everywhere, so tiers and tiles change no bit.
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,7 +35,15 @@ struct ZeroOptions {
   double clip = 0;         // largest global norm; 0 = off
   std::uint64_t seed = 0;  // of initial values: masters start from them, not from rounded weights
   Communicator* kv_replicas = nullptr;  // group of SumGroup::kKvReplicas, null if there is none
+  bool counts_in_norm = true;  // false on all but one replica of each shard (hybrid sharding)
+  Backend* host = nullptr;     // for maths on what is at home there; null: the device's
+  // Of masters and moments; null: on the device. Its shape is state_shape()'s. Must outlive.
+  TiledStore* store = nullptr;
 };
+
+// Of such a store: one part per unit, the elements whose states this rank holds (0 if none is
+// trained), and as arrays the master, if weights are narrower than the wide type, and the moments.
+TiledShape state_shape(std::span<Unit* const> units, const OptimizerOptions& options);
 
 struct StepRequest {
   bool stop = false;      // this rank wants to end after this step
@@ -67,19 +80,26 @@ class ZeroOptimizer {
  private:
   struct State {
     Unit* unit;
-    FlatTensor master;  // the unit's weights themselves when they are wide or not trained
-    bool own_master = false;
-    std::vector<Tensor> moments;  // like the master
-    // The master if it is more than the weights.
-    FlatTensor separate() const { return own_master ? master : FlatTensor{}; }
+    Range range;                   // whose states this rank holds
+    bool own_master = false;       // else the weights are the master
+    std::vector<FlatHome> arrays;  // like those of state_shape
+    FlatHome master() const { return own_master ? arrays.front() : FlatHome(); }
   };
 
+  State make_state(Unit& unit, std::size_t index);
   void sum_group(SumGroup group, Communicator& comm);
   bool has_group(SumGroup group) const;
-  void add_squares(const Tensor& out);
+  void add_squares(const FlatHome& gradients, Range part, const Tensor& out);
+  void add_all_squares(const Tensor& out);
   std::string first_bad_parameter();
-  State make_state(Unit& unit);
-  void update(const State& state, const OptimizerStep& step);
+  bool on_host() const { return options_.store != nullptr; }
+  Tensor operand(const FlatHome& home, Range part, bool filled);
+  void give_back(const FlatHome& home, Range part, const Tensor& x);
+  void update(const OptimizerStep& step);
+  void update_on_device(const State& state, const OptimizerStep& step);
+  void update_part(const State& state, Range part, std::span<const Tensor> arrays,
+                   const OptimizerStep& step);
+  std::int64_t tile_of(const Unit& unit) const;
 
   Backend& backend_;
   const Mesh& mesh_;

@@ -3,18 +3,16 @@
 namespace trireme {
 
 Var Sharded::forward(const Context& ctx, const Var& x) {
-  for (Unit* unit : units_) unit->gather();
+  enter();
   const bool kept = ctx.tape && ctx.recomputing;
   if (ctx.tape) record_end(ctx);
   Var y = child_->forward(ctx, x);
   if (ctx.tape)
     ctx.tape->record([this, kept] {
-      for (Unit* unit : units_) {
-        if (!kept) unit->gather();
-        unit->begin_backward();
-      }
+      if (!kept) enter();
+      for (Unit* unit : units_) unit->begin_backward();
     });
-  if (!kept) release();
+  if (!kept) leave();
   return y;
 }
 
@@ -22,17 +20,23 @@ Var Sharded::forward(const Context& ctx, const Var& x) {
 // outputs again and so need them; reducing gradients comes after that queue.
 void Sharded::record_end(const Context& ctx) {
   ctx.tape->record([this, tape = ctx.tape, late = ctx.remake_cheap_outputs] {
-    if (!late) release();
+    if (!late) leave();
     tape->later([this, late] {
-      if (late) release();
+      if (late) leave();
       for (Unit* unit : units_) unit->end_backward();
     });
     tape->drain_unless_split();
   });
 }
 
-void Sharded::release() {
+void Sharded::enter() {
+  if (residency_) residency_->enter(entry_);
+  for (Unit* unit : units_) unit->gather();
+}
+
+void Sharded::leave() {
   for (Unit* unit : units_) unit->release();
+  if (residency_) residency_->leave(entry_);
 }
 
 }  // namespace trireme

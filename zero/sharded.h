@@ -10,25 +10,32 @@
 #include <vector>
 
 #include "framework/nn/module.h"
-#include "zero/unit.h"
+#include "zero/residency.h"
 
 namespace trireme {
 
 class Sharded : public Module {
  public:
-  // `units` hold the child's parameters and must outlive it.
-  Sharded(ModulePtr child, std::vector<Unit*> units)
-      : child_(std::move(child)), units_(std::move(units)) {}
+  // `units` hold the child's parameters and must outlive it, as must `residency`, which is told of
+  // each use of list entry `entry`; null: weights live from use to use.
+  Sharded(ModulePtr child, std::vector<Unit*> units, Residency* residency = nullptr, int entry = 0)
+      : child_(std::move(child)),
+        units_(std::move(units)),
+        residency_(residency),
+        entry_(entry) {}
   Var forward(const Context& ctx, const Var& x) override;
   void visit(const ParameterFn& fn) override { child_->visit(fn); }
   const std::vector<Unit*>& units() const { return units_; }
 
  private:
   void record_end(const Context& ctx);
-  void release();
+  void enter();
+  void leave();
 
   ModulePtr child_;
   std::vector<Unit*> units_;
+  Residency* residency_;
+  int entry_;
 };
 
 }  // namespace trireme

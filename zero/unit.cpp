@@ -4,7 +4,6 @@
 #include <span>
 #include <utility>
 
-#include "framework/backend/host_values.h"
 #include "framework/base/error.h"
 
 namespace trireme {
@@ -15,22 +14,6 @@ std::vector<const ParameterSpec*> specs_of(const std::vector<Parameter*>& parame
   std::vector<const ParameterSpec*> specs;
   for (const Parameter* p : parameters) specs.push_back(&p->spec());
   return specs;
-}
-
-FlatTensor flat_zeros(Backend& backend, Range range, DType dtype, MemoryKind kind) {
-  return {backend.zeros({range.size()}, dtype, kind), range};
-}
-
-// The part of `values`, which begin at element `at`, that `flat` holds.
-void store(Backend& backend, std::span<const double> values, std::int64_t at,
-           const FlatTensor& flat) {
-  if (!flat.data) return;
-  const Range part = intersect({at, at + static_cast<std::int64_t>(values.size())}, flat.range);
-  if (part.empty()) return;
-  upload_doubles(backend,
-                 values.subspan(static_cast<std::size_t>(part.begin - at),
-                                static_cast<std::size_t>(part.size())),
-                 flat.slice(part));
 }
 
 }  // namespace
@@ -46,19 +29,27 @@ Unit::Unit(std::string name, std::vector<Parameter*> parameters, Backend& backen
       parameters_(std::move(parameters)),
       backend_(backend),
       data_(data),
+      options_(options),
       policy_(options.policy),
-      reductions_(options.reductions),
       layout_(specs_of(parameters_), data.size(), size_of(options.compute)),
       trainable_(std::any_of(parameters_.begin(), parameters_.end(),
                              [](const Parameter* p) { return p->spec().trainable; })) {
   const Range whole{0, layout_.padded()};
-  weights_ = flat_zeros(backend, policy_.whole_weights ? whole : own_shard(), options.compute,
-                        MemoryKind::kParameters);
+  weights_ = make_home(options.homes.weights, policy_.whole_weights ? whole : own_shard(),
+                       options.compute, MemoryKind::kParameters);
   const Range home = policy_.whole_gradients ? whole : own_shard();
-  gradients_ =
-      flat_zeros(backend, trainable_ ? home : Range{}, options.gradients, MemoryKind::kGradients);
-  if (policy_.whole_weights) point_weights(weights_.data);
-  if (policy_.whole_gradients && trainable_) point_gradients(gradients_.data);
+  gradients_ = make_home(options.homes.gradients, trainable_ ? home : Range{}, options.gradients,
+                         MemoryKind::kGradients);
+  check(!policy_.whole_weights || weights_.on_device(), "unit ", name_,
+        ": weights that stay whole are at home on the device");
+  if (policy_.whole_weights) point_weights(weights_.device());
+  if (policy_.whole_gradients && trainable_ && gradients_.on_device())
+    point_gradients(gradients_.device());
+}
+
+FlatHome Unit::make_home(TiledStore* store, Range range, DType dtype, MemoryKind kind) {
+  if (!store) return FlatHome::on_device(backend_, range, dtype, kind);
+  return FlatHome::in_store({&backend_, options_.homes.host}, *store, options_.homes.part, 0, range);
 }
 
 // An undefined tensor takes the views away.
@@ -77,22 +68,42 @@ void Unit::point_gradients(const Tensor& whole) {
                                    : Tensor();
 }
 
-void Unit::gather() {
+// The own shard goes to its place in the whole buffer where it is not at home on the device.
+void Unit::start_gather() {
+  gathered_ = backend_.allocate({layout_.padded()}, weights_.dtype(), MemoryKind::kParameters);
+  const Range own = own_shard();
+  Tensor piece;
+  if (weights_.on_device()) {
+    piece = weights_.device();
+  } else {
+    piece = gathered_.elements_at(own.begin, {own.size()});
+    weights_.load(own, piece);
+  }
+  gathering_ = data_.all_gather(piece, gathered_);
+}
+
+void Unit::hold() {
   if (policy_.whole_weights || gathers_++ > 0) return;
-  gathered_ = backend_.allocate({layout_.padded()}, weights_.data.dtype(), MemoryKind::kParameters);
-  data_.all_gather(weights_.data, gathered_).wait();
-  point_weights(gathered_);
+  start_gather();
+}
+
+void Unit::gather() {
+  hold();
+  if (policy_.whole_weights || parameters_.empty()) return;
+  gathering_.wait();
+  if (!parameters_.front()->value) point_weights(gathered_);
 }
 
 void Unit::release() {
   if (policy_.whole_weights) return;
   check(gathers_ > 0, "unit ", name_, ": released more often than gathered");
   if (--gathers_ > 0) return;
+  gathering_.wait();
   point_weights({});
   gathered_ = {};
 }
 
-void Unit::fill(std::size_t index, const SectionSource& source, const FlatTensor& master) {
+void Unit::fill(std::size_t index, const SectionSource& source, const FlatHome& master) {
   constexpr std::int64_t kPieceElements = 1 << 18;
   const ParameterSpec& spec = parameters_[index]->spec();
   const std::int64_t rows = local_rows(spec), columns = local_columns(spec);
@@ -103,22 +114,24 @@ void Unit::fill(std::size_t index, const SectionSource& source, const FlatTensor
     const std::int64_t count = std::min(step, rows - row);
     const std::int64_t at = layout_.offset(static_cast<std::int64_t>(index)) + row * columns;
     const Range piece{at, at + count * columns};
-    if (intersect(piece, weights_.range).empty() && intersect(piece, master.range).empty())
-      continue;
+    const bool wanted = master.defined() && !intersect(piece, master.range()).empty();
+    if (!wanted && intersect(piece, weights_.range()).empty()) continue;
     values.resize(static_cast<std::size_t>(piece.size()));
     local_values(spec, source, row, count, values.data());
-    store(backend_, values, at, weights_);
-    store(backend_, values, at, master);
+    weights_.put(at, values);
+    if (wanted) master.put(at, values);
   }
 }
 
-void Unit::fill_initial(std::uint64_t seed, const FlatTensor& master) {
+void Unit::fill_initial(std::uint64_t seed, const FlatHome& master) {
   for (std::size_t p = 0; p < parameters_.size(); ++p)
     fill(p, initial_values(parameters_[p]->spec().init, seed), master);
+  weights_.flush();
 }
 
-void Unit::load_values(const SectionSource& source, const FlatTensor& master) {
+void Unit::load_values(const SectionSource& source, const FlatHome& master) {
   for (std::size_t p = 0; p < parameters_.size(); ++p) fill(p, source, master);
+  weights_.flush();
 }
 
 void Unit::begin_step(std::int64_t backward_uses) {
@@ -128,15 +141,22 @@ void Unit::begin_step(std::int64_t backward_uses) {
   uses_done_ = 0;
   accumulated_ = false;
   for (Parameter* parameter : parameters_) parameter->reset_written();
-  if (backward_uses == 0 && trainable_) backend_.kernels()->fill(gradients_.data, 0.0);
+  if (backward_uses == 0 && trainable_) gradients_.fill(0.0);
 }
 
+// Whole gradients that are at home away from the device come back to be added to; shards do not:
+// what a micro-batch adds to them is reduced first.
 void Unit::begin_backward() {
-  if (policy_.whole_gradients || !trainable_ || open_++ > 0 || open_gradients_) return;
+  const bool at_home = policy_.whole_gradients && gradients_.on_device();
+  if (at_home || !trainable_ || open_++ > 0 || open_gradients_) return;
+  const std::int64_t padding = layout_.padded() - layout_.elements();
   open_gradients_ =
-      backend_.allocate({layout_.padded()}, gradients_.data.dtype(), MemoryKind::kGradients);
-  for (Parameter* parameter : parameters_) parameter->reset_written();
+      backend_.allocate({layout_.padded()}, gradients_.dtype(), MemoryKind::kGradients);
   point_gradients(open_gradients_);
+  backend_.kernels()->fill(open_gradients_.elements_at(layout_.elements(), {padding}), 0.0);
+  if (policy_.whole_gradients && accumulated_)
+    return gradients_.load(gradients_.range(), open_gradients_);
+  for (Parameter* parameter : parameters_) parameter->reset_written();
 }
 
 void Unit::end_backward() {
@@ -144,14 +164,15 @@ void Unit::end_backward() {
   --uses_left_;
   ++uses_done_;
   if (!trainable_) return;
-  if (policy_.whole_gradients) {
-    if (uses_left_ == 0) reduce_step();
-    return;
+  if (open_gradients_) {
+    --open_;
+    const bool micro_batch_ends =
+        uses_left_ == 0 || uses_done_ % std::max<std::int64_t>(1, users_) == 0;
+    if (open_ > 0 || !micro_batch_ends) return;
+    if (!policy_.whole_gradients) return reduce_micro_batch();
+    if (uses_left_ > 0) return put_away();
   }
-  --open_;
-  const bool micro_batch_ends =
-      uses_left_ == 0 || uses_done_ % std::max<std::int64_t>(1, users_) == 0;
-  if (open_ == 0 && micro_batch_ends) reduce_micro_batch();
+  if (uses_left_ == 0) reduce_step();
 }
 
 // Parameters that nobody used contribute zeros; so does the padding.
@@ -161,30 +182,59 @@ void Unit::zero_unwritten() {
       backend_.kernels()->fill(parameter->grad, 0.0);
 }
 
+// Whole gradients go home until the next micro-batch adds to them.
+void Unit::put_away() {
+  gradients_.save(gradients_.range(), open_gradients_);
+  accumulated_ = true;
+  open_gradients_ = {};
+  point_gradients({});
+}
+
 void Unit::reduce_step() {
   zero_unwritten();
-  reduction_.pending = data_.reduce_scatter(gradients_.data, gradients_.slice(own_shard()));
+  const Range own = own_shard();
+  if (!open_gradients_) {
+    reduction_.pending = data_.reduce_scatter(gradients_.device(), gradients_.slice(own));
+  } else {
+    take_turn();
+    reduction_.piece = reduction_.whole.elements_at(own.begin, {own.size()});
+    reduction_.pending = data_.reduce_scatter(reduction_.whole, reduction_.piece);
+  }
+  if (!options_.overlap) complete_reduction();
+}
+
+// The open gradients become those in flight, once the reduction before is done.
+void Unit::take_turn() {
+  complete_reduction();
+  if (options_.reductions) options_.reductions->enter(*this);
+  reduction_.whole = std::exchange(open_gradients_, Tensor());
+  point_gradients({});
 }
 
 void Unit::reduce_micro_batch() {
   zero_unwritten();
-  complete_reduction();
-  if (reductions_) reductions_->enter(*this);
-  reduction_.whole = std::exchange(open_gradients_, Tensor());
-  point_gradients({});
-  reduction_.piece = accumulated_
-                         ? backend_.allocate(gradients_.data.shape(), gradients_.data.dtype(),
+  take_turn();
+  reduction_.piece = accumulated_ || !gradients_.on_device()
+                         ? backend_.allocate({own_shard().size()}, gradients_.dtype(),
                                              MemoryKind::kGradients)
-                         : gradients_.data;
+                         : gradients_.device();
   reduction_.pending = data_.reduce_scatter(reduction_.whole, reduction_.piece);
-  if (!reductions_) complete_reduction();
+  if (!options_.reductions || !options_.overlap) complete_reduction();
 }
 
 void Unit::complete_reduction() {
-  if (!reduction_.whole) return;
   reduction_.pending.wait();
-  if (accumulated_) backend_.kernels()->add(gradients_.data, reduction_.piece, gradients_.data);
-  accumulated_ = true;
+  if (!reduction_.whole) return;
+  reduction_.whole = {};
+  if (policy_.whole_gradients) {
+    gradients_.save(own_shard(), reduction_.piece);
+  } else {
+    if (accumulated_)
+      gradients_.add(own_shard(), reduction_.piece);
+    else if (!gradients_.on_device())
+      gradients_.save(own_shard(), reduction_.piece);
+    accumulated_ = true;
+  }
   reduction_ = {};
 }
 
@@ -192,7 +242,27 @@ void Unit::finish_reduction() {
   check(uses_left_ == 0, "unit ", name_, ": the step ends but ", uses_left_,
         " backward passes are missing");
   complete_reduction();
-  reduction_.pending.wait();
+  if (trainable_ && options_.replicas && options_.replicas->size() > 1) sum_over_replicas();
+}
+
+void Unit::sum_over_replicas() {
+  const Range own = own_shard();
+  if (gradients_.on_device()) return options_.replicas->all_reduce(gradients_.slice(own)).wait();
+  const Tensor sum =
+      backend_.allocate({own.size()}, gradients_.dtype(), MemoryKind::kCommunication);
+  gradients_.load(own, sum);
+  options_.replicas->all_reduce(sum).wait();
+  gradients_.save(own, sum);
+}
+
+void Unit::share_gradients() {
+  if (trainable_)
+    data_.all_gather(gradients_.slice(own_shard()), gradients_.device()).wait();
+}
+
+Pending Unit::share_weights() {
+  if (!policy_.whole_weights) return {};
+  return data_.all_gather(weights_.slice(own_shard()), weights_.device());
 }
 
 }  // namespace trireme

@@ -26,6 +26,13 @@ int rank_of(const MeshShape& shape, const MeshCoord& coord);
 // "[rank 5: data 0, pipeline 1, tensor 1] "
 std::string rank_prefix(const MeshShape& shape, int rank);
 
+// The data ranks of a (pipeline, tensor) coordinate in two levels (hybrid sharding): a rank shares
+// out its states with `shards`, and `replicas` are the ranks with the same shard in other groups.
+struct DataGroups {
+  Communicator* shards = nullptr;
+  Communicator* replicas = nullptr;  // null: one group, nothing is replicated
+};
+
 class Mesh {
  public:
   // Splits `world`, which must outlive the mesh. Throws UsageError when world.size() is not data *
@@ -45,12 +52,15 @@ class Mesh {
   // Tensor ranks that hold the same kv head, when kv_heads < tensor: groups of tensor / kv_heads
   // neighbours. Made on request, once, collectively; a group of size 1 otherwise.
   Communicator& kv_replicas(int kv_heads);
+  // Groups of `shard_ranks` neighbours on the data axis; 0 or all of them: the data axis itself. Made
+  // on request, once, collectively. Throws UsageError when shard_ranks does not divide the axis.
+  DataGroups data_groups(int shard_ranks);
 
  private:
   MeshShape shape_;
   MeshCoord coord_;
   Communicator& world_;
-  std::unique_ptr<Communicator> data_, pipeline_, tensor_, ends_, kv_replicas_;
+  std::unique_ptr<Communicator> data_, pipeline_, tensor_, ends_, kv_replicas_, shards_, replicas_;
 };
 
 }  // namespace trireme

@@ -44,23 +44,47 @@ Bounds partition_of(const EngineOptions& options, int stages) {
   return partition_min_max(costs, parts);
 }
 
-Engine::Engine(const EngineOptions& options, Mesh& mesh, Backend& backend)
+Engine::Engine(const EngineOptions& options, Mesh& mesh, Backend& backend,
+               const EngineResources& resources)
     : options_(options),
       mesh_(mesh),
       backend_(backend),
       layers_(layer_list(options.model)),
       bounds_(partition_of(options, mesh.shape().pipeline)),
       actions_(checked_actions(options, mesh)) {
-  options_.optimizer.seed = options_.seed;
   // No micro-batch of training is larger than the share, so none of an evaluation may be.
   options_.micro_batch = std::min(options_.micro_batch, options_.global_batch / mesh.shape().data);
-  if (options_.model.family == Family::kDecoder && options_.model.kv_heads < mesh.shape().tensor)
-    options_.optimizer.kv_replicas = &mesh.kv_replicas(static_cast<int>(options_.model.kv_heads));
+  if (options_.stage.offload.any()) {
+    check(resources.files || !options_.stage.offload.on_disk(),
+          "offload: a tier is on disk, but there are no files");
+    place_ = std::make_unique<OffloadPlace>(backend, resources.host ? *resources.host : backend,
+                                            options_.stage.offload, resources.files,
+                                            resources.folder);
+  }
   stage_ = std::make_unique<StageModel>(options_.model, bounds_, options_.chunks, mesh, backend,
-                                        options_.stage);
+                                        options_.stage, actions_, options_.micro_batch,
+                                        place_.get());
   runner_ = std::make_unique<Runner>(backend, mesh.pipeline(), stage_->chunks());
-  optimizer_ = std::make_unique<ZeroOptimizer>(stage_->units(), backend, mesh, options_.optimizer);
-  order_ = flatten(actions_, stage_->entries_per_chunk());
+  make_optimizer();
+}
+
+void Engine::make_optimizer() {
+  ZeroOptions& o = options_.optimizer;
+  o.seed = options_.seed;
+  if (options_.model.family == Family::kDecoder && options_.model.kv_heads < mesh_.shape().tensor)
+    o.kv_replicas = &mesh_.kv_replicas(static_cast<int>(options_.model.kv_heads));
+  o.counts_in_norm = !stage_->replicas() || stage_->replicas()->rank() == 0;
+  const std::vector<Unit*> units = stage_->units();
+  const bool trains = std::any_of(units.begin(), units.end(), [](Unit* u) { return u->trainable(); });
+  check(sum_over(mesh_.world(), trains ? 1.0 : 0.0) > 0,
+        "the model has no parameter that is trained: all are frozen");
+  if (place_) {
+    states_ = place_->make_store(options_.stage.offload.optimizer, state_shape(units, o.optimizer),
+                                 "optimizer");
+    o.host = &place_->host();
+    o.store = states_.get();
+  }
+  optimizer_ = std::make_unique<ZeroOptimizer>(units, backend_, mesh_, o);
 }
 
 // Micro-batches of `count` samples from `first` on; the last may be smaller. Ids go to the first
@@ -114,10 +138,10 @@ double Engine::sum_over(Communicator& group, double value) {
 
 RunnerOptions Engine::runner_options(const std::string& label, bool training) const {
   return {.tokens = options_.model.sequence,
-          .compute = options_.stage.unit.compute,
-          .sequence_parallel = options_.stage.sequence_parallel,
+          .compute = options_.stage.compute,
+          .sequence_parallel = options_.stage.plan.sequence_parallel,
           .row_shards = mesh_.shape().tensor,
-          .remake_cheap_outputs = training && options_.stage.recompute == RecomputeMode::kSelective,
+          .remake_cheap_outputs = training && options_.stage.plan.recompute == RecomputeMode::kSelective,
           .label = label};
 }
 
@@ -132,10 +156,13 @@ EngineStep Engine::train(std::int64_t step, const SampleSource& source, bool sto
   const double scale = optimizer_->loss_scale();
   aim(batch, mean * scale, options_.label_smoothing, total);
 
-  stage_->begin_step(order_);
+  stage_->expect_present();
+  if (states_) states_->expect_present();
+  stage_->begin_step();
   const RngKey key = key_from_seed(options_.seed).child(static_cast<std::uint64_t>(step));
   runner_->run(actions_, batch.micros, runner_options("step " + std::to_string(step + 1), true),
                key);
+  stage_->end_pass();
 
   const bool gives_loss = last_stage() && mesh_.coord().tensor == 0;
   result.optimizer = optimizer_->step(
@@ -158,7 +185,9 @@ double Engine::evaluate(std::int64_t samples, const SampleSource& source) {
   if (micros > 0) {
     const ActionList actions = forward_only(mesh_.shape().pipeline, static_cast<int>(micros),
                                             options_.chunks, mesh_.coord().pipeline);
+    stage_->begin_forward_pass(actions);
     runner_->run(actions, batch.micros, runner_options("evaluation", false));
+    stage_->end_pass();
   }
   const bool gives_loss = last_stage() && mesh_.coord().tensor == 0;
   const double loss =
@@ -185,8 +214,11 @@ std::vector<double> Engine::next_logits(const std::vector<std::int32_t>& ids) {
       chunk.output.rows_per_sample = tokens;
   }
   Runner runner(backend_, mesh_.pipeline(), std::move(chunks));
-  runner.run(forward_only(mesh_.shape().pipeline, 1, options_.chunks, mesh_.coord().pipeline),
-             std::span(&micro, 1), options);
+  const ActionList actions =
+      forward_only(mesh_.shape().pipeline, 1, options_.chunks, mesh_.coord().pipeline);
+  stage_->begin_forward_pass(actions);
+  runner.run(actions, std::span(&micro, 1), options);
+  stage_->end_pass();
   if (!last_stage()) return {};
   std::vector<double> logits = download_doubles(backend_, runner.output());
   logits.resize(static_cast<std::size_t>(options_.model.vocab));  // without the padding

@@ -43,11 +43,19 @@ struct EngineStep {
 // Where the list of layers is cut; throws Error naming the legal numbers when it cannot be.
 Bounds partition_of(const EngineOptions& options, int stages);
 
+// Where an engine's files lie and who does the host's maths, if something is offloaded.
+struct EngineResources {
+  Backend* host = nullptr;  // null: the device's own backend
+  Files* files = nullptr;   // needed with a disk tier
+  ScratchOptions folder;
+};
+
 class Engine {
  public:
-  // `mesh` and `backend` must outlive it. Checks the schedule by simulation before anything is
-  // allocated.
-  Engine(const EngineOptions& options, Mesh& mesh, Backend& backend);
+  // `mesh`, `backend` and resources must outlive it. Checks the schedule by simulation, the live
+  // parameters and the offload folder before anything is allocated.
+  Engine(const EngineOptions& options, Mesh& mesh, Backend& backend,
+         const EngineResources& resources = {});
 
   // Trains on global samples [step * global_batch, (step + 1) * global_batch); `step` counts
   // attempts from 0 and keys dropout.
@@ -61,6 +69,7 @@ class Engine {
   const EngineOptions& options() const { return options_; }
   StageModel& stage() { return *stage_; }
   ZeroOptimizer& optimizer() { return *optimizer_; }
+  TiledStore* states() { return states_.get(); }  // null: on the device
   const Bounds& bounds() const { return bounds_; }
   const std::vector<LayerSpec>& layers() const { return layers_; }
   const ActionList& actions() const { return actions_; }
@@ -77,6 +86,7 @@ class Engine {
   bool first_stage() const { return mesh_.coord().pipeline == 0; }
   bool last_stage() const { return mesh_.coord().pipeline + 1 == mesh_.shape().pipeline; }
   double sum_over(Communicator& group, double value);
+  void make_optimizer();
   RunnerOptions runner_options(const std::string& label, bool training) const;
 
   EngineOptions options_;
@@ -85,9 +95,10 @@ class Engine {
   std::vector<LayerSpec> layers_;
   Bounds bounds_;
   ActionList actions_;  // of a training step
-  std::vector<Use> order_;
+  std::unique_ptr<OffloadPlace> place_;
   std::unique_ptr<StageModel> stage_;
   std::unique_ptr<Runner> runner_;
+  std::unique_ptr<TiledStore> states_;  // of the optimizer, away from the device
   std::unique_ptr<ZeroOptimizer> optimizer_;
 };
 

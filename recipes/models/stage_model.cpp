@@ -2,101 +2,150 @@
 
 #include <algorithm>
 
+#include "framework/base/error.h"
+
 namespace trireme {
 
 namespace {
 
-bool holds(const Unit& unit, const Parameter& parameter) {
-  const auto& all = unit.parameters();
-  return std::find(all.begin(), all.end(), &parameter) != all.end();
+// Most inputs of recomputed segments that are kept at a time.
+std::int64_t most_kept(const StagePlan& plan, const std::vector<Use>& order) {
+  const auto segment = [&](int entry) {
+    const bool inside = entry >= 0 && entry < static_cast<int>(plan.entries.size());
+    return inside ? plan.entries[static_cast<std::size_t>(entry)].segment : -1;
+  };
+  std::int64_t kept = 0, most = 0;
+  for (const Use& use : order) {
+    if (!plan.entries[static_cast<std::size_t>(use.entry)].run_again) continue;
+    const int own = segment(use.entry);
+    if (use.kind == Use::Kind::kForward && segment(use.entry - 1) != own)
+      most = std::max(most, ++kept);
+    if (use.kind == Use::Kind::kBackward && segment(use.entry + 1) != own) --kept;
+  }
+  return most;
+}
+
+std::int64_t largest_kept(const StagePlan& plan, const std::vector<LayerSpec>& list,
+                          std::int64_t samples, int cuts, DType wide) {
+  std::int64_t most = 0;
+  for (const EntryPlan& entry : plan.entries) {
+    if (!entry.run_again || entry.layer == 0) continue;
+    const Cut& input = list[entry.layer - 1].output;
+    const std::int64_t elements = samples * input.rows_per_sample * input.columns;
+    most = std::max(most, (elements + cuts - 1) / cuts * size_of(wide));
+  }
+  return most;
 }
 
 }  // namespace
 
-StageModel::StageModel(const ModelOptions& model, const Bounds& bounds, int chunks,
-                       const Mesh& mesh, Backend& backend, const StageOptions& options)
-    : mesh_(mesh),
-      backend_(backend),
-      options_(options),
-      store_(std::make_unique<KeepOnDevice>()),
-      reductions_(std::make_unique<ReductionQueue>()),
-      ties_(model.tie_embeddings) {
-  options_.unit.policy = policy_of(options.zero_stage);
-  options_.unit.reductions = reductions_.get();
-  const std::vector<LayerSpec> list = layer_list(model);
-  const int stages = mesh.shape().pipeline;
-  BuildContext build{.tensor = {&mesh.tensor()},
-                     .sequence_parallel = options.sequence_parallel,
-                     .split_ends = stages > 1};
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    const auto part = static_cast<std::size_t>(chunk * stages + mesh.coord().pipeline);
-    add_chunk(list, bounds[part], bounds[part + 1], build);
+StageModel::StageModel(const ModelOptions& model, const Bounds& bounds, int chunks, Mesh& mesh,
+                       Backend& backend, const StageOptions& options, const ActionList& actions,
+                       std::int64_t micro_samples, OffloadPlace* place)
+    : options_(options),
+      plan_(plan_stage(model, bounds, chunks, mesh.shape(), mesh.coord(), mesh.tensor(),
+                       options.plan)),
+      home_store_(std::make_unique<KeepOnDevice>()),
+      reductions_(std::make_unique<ReductionQueue>()) {
+  check(place || !options.offload.any(), "offload: a tier is named, but there is no place for it");
+  const DataGroups groups = mesh.data_groups(options.shard_ranks);
+  shards_ = groups.shards;
+  replicas_ = groups.replicas;
+  layouts_ = plan_.layouts(shards_->size(), options.compute);
+  const std::vector<Use> order = flatten(actions, plan_.entries_per_chunk);
+  if (!policy_of(options.zero_stage).whole_weights) training_plan_ = gather_plan(order);
+  const std::vector<std::int64_t> uses =
+      backward_uses(order, static_cast<int>(plan_.entries.size()));
+  for (const UnitPlan& unit : plan_.units) {
+    backward_uses_.push_back(0);
+    for (const int entry : unit.users)
+      backward_uses_.back() += uses[static_cast<std::size_t>(entry)];
+  }
+  make_units(backend, place);
+  make_activation_store(backend, mesh, place, layer_list(model), micro_samples, order);
+  wrap();
+}
+
+GatherPlan StageModel::gather_plan(const std::vector<Use>& order) const {
+  GatherPlanOptions options = plan_.gather_options(layouts_);
+  options.reshard = options_.reshard;
+  options.prefetch = options_.overlap;
+  options.max_live = options_.max_live;
+  return {plan_.touches(order, options_.plan.recompute == RecomputeMode::kSelective), options};
+}
+
+// One part of the stores per unit: its shard, or all of a gradient that stays whole.
+void StageModel::make_units(Backend& backend, OffloadPlace* place) {
+  const StagePolicy policy = policy_of(options_.zero_stage);
+  TiledShape weights{.arrays = {options_.compute}, .kind = MemoryKind::kParameters};
+  TiledShape gradients{.arrays = {options_.gradients}, .kind = MemoryKind::kGradients};
+  for (std::size_t u = 0; u < layouts_.size(); ++u) {
+    const std::int64_t whole = layouts_[u].padded(), shard = whole / shards_->size();
+    weights.parts.push_back(shard);
+    gradients.parts.push_back(!plan_.units[u].trainable ? 0
+                              : policy.whole_gradients  ? whole
+                                                        : shard);
+  }
+  if (place) {
+    weights_ = place->make_store(options_.offload.parameters, weights, "parameters");
+    gradients_ = place->make_store(options_.offload.gradients, gradients, "gradients");
+  }
+  UnitOptions unit{.compute = options_.compute,
+                   .gradients = options_.gradients,
+                   .policy = policy,
+                   .overlap = options_.overlap,
+                   .reductions = reductions_.get(),
+                   .replicas = replicas_,
+                   .homes = {.host = place ? &place->host() : nullptr,
+                             .weights = weights_.get(),
+                             .gradients = gradients_.get()}};
+  for (const UnitPlan& plan : plan_.units) {
+    unit.homes.part = units_.size();
+    units_.push_back(
+        std::make_unique<Unit>(plan.name, plan.parameters, backend, *shards_, unit));
+    for (std::size_t user = 0; user < plan.users.size(); ++user) units_.back()->add_user();
   }
 }
 
-// The units of one entry: its own parameters, and a tied table apart.
-std::vector<Unit*> StageModel::make_units(const std::string& name, Module& module, int entry) {
-  std::vector<Parameter*> own, tied;
-  std::vector<Unit*> result;
-  module.visit([&](Parameter& p) {
-    for (std::size_t u = 0; u < units_.size(); ++u)
-      if (holds(*units_[u], p)) {
-        users_[u].push_back(entry);
-        units_[u]->add_user();
-        result.push_back(units_[u].get());
-        return;
-      }
-    (ties_ && p.name() == "embedding.table" ? tied : own).push_back(&p);
-  });
-  const auto make = [&](const std::string& unit_name, std::vector<Parameter*> parameters) {
-    if (parameters.empty()) return;
-    units_.push_back(std::make_unique<Unit>(unit_name, std::move(parameters), backend_,
-                                            mesh_.data(), options_.unit));
-    units_.back()->add_user();
-    users_.push_back({entry});
-    result.push_back(units_.back().get());
+void StageModel::make_activation_store(Backend& backend, const Mesh& mesh, OffloadPlace* place,
+                                       const std::vector<LayerSpec>& list,
+                                       std::int64_t micro_samples, const std::vector<Use>& order) {
+  const bool cut_rows = options_.plan.sequence_parallel || options_.partition_activations;
+  if (options_.offload.activations != Tier::kDevice)
+    home_store_ = place->activations(
+        {.slots = most_kept(plan_, order),
+         .slot_bytes = largest_kept(plan_, list, micro_samples, cut_rows ? mesh.shape().tensor : 1,
+                                    accumulation_type(options_.compute))});
+  if (options_.partition_activations)
+    cut_store_ = partition_activations(backend, mesh.tensor(), *home_store_);
+}
+
+void StageModel::wrap() {
+  residency_ = std::make_unique<Residency>(units());
+  ActivationStore& store = cut_store_ ? *cut_store_ : *home_store_;
+  std::size_t entry = 0;
+  const auto sharded = [&]() -> ModulePtr {
+    std::vector<Unit*> used;
+    for (const int u : plan_.entries[entry].units)
+      used.push_back(units_[static_cast<std::size_t>(u)].get());
+    const int number = static_cast<int>(entry);
+    return std::make_unique<Sharded>(std::move(plan_.entries[entry++].module), std::move(used),
+                                     residency_.get(), number);
   };
-  make("embedding.table", std::move(tied));
-  make(name, std::move(own));
-  return result;
-}
-
-void StageModel::add_chunk(const std::vector<LayerSpec>& list, int begin, int end,
-                           BuildContext& build) {
-  Chunk chunk;
-  if (begin > 0) chunk.input = list[static_cast<std::size_t>(begin - 1)].output;
-  chunk.output = list[static_cast<std::size_t>(end - 1)].output;
-  chunks_.push_back(chunk);
-  std::vector<ModulePtr> entries;
-  std::vector<bool> recomputable;
-  for (int i = begin; i < end; ++i) {
-    const LayerSpec& layer = list[static_cast<std::size_t>(i)];
-    ModulePtr module = layer.build(build);
-    module->visit([&](Parameter& p) {
-      if (options_.frozen && options_.frozen(p.name())) p.freeze();
-    });
-    std::vector<Unit*> units = make_units(layer.name, *module, next_entry_++);
-    entries.push_back(std::make_unique<Sharded>(std::move(module), std::move(units)));
-    recomputable.push_back(layer.recomputable && options_.recompute == RecomputeMode::kFull);
-  }
-  entry_counts_.push_back(end - begin);
-  wrap(std::move(entries), recomputable);
-}
-
-// Runs of recomputable entries become segments of recompute_every of them, the last one smaller.
-void StageModel::wrap(std::vector<ModulePtr> entries, const std::vector<bool>& recomputable) {
-  for (std::size_t i = 0; i < entries.size();) {
-    std::vector<ModulePtr> segment;
-    if (!recomputable[i]) {
-      modules_.push_back(std::move(entries[i++]));
-    } else {
-      while (i < entries.size() && recomputable[i] &&
-             static_cast<std::int64_t>(segment.size()) < options_.recompute_every)
-        segment.push_back(std::move(entries[i++]));
-      modules_.push_back(
-          std::make_unique<Recompute>(std::make_unique<Sequence>(std::move(segment)), *store_));
+  for (std::size_t c = 0; c < plan_.entries_per_chunk.size(); ++c) {
+    Chunk chunk{.input = plan_.inputs[c], .output = plan_.outputs[c]};
+    const std::size_t end = entry + static_cast<std::size_t>(plan_.entries_per_chunk[c]);
+    while (entry < end) {
+      const int segment = plan_.entries[entry].segment;
+      std::vector<ModulePtr> run;
+      do run.push_back(sharded());
+      while (segment >= 0 && entry < end && plan_.entries[entry].segment == segment);
+      modules_.push_back(segment < 0 ? std::move(run.front())
+                                     : std::make_unique<Recompute>(
+                                           std::make_unique<Sequence>(std::move(run)), store));
+      chunk.entries.push_back(modules_.back().get());
     }
-    chunks_.back().entries.push_back(modules_.back().get());
+    chunks_.push_back(std::move(chunk));
   }
 }
 
@@ -106,28 +155,33 @@ std::vector<Unit*> StageModel::units() const {
   return all;
 }
 
-void StageModel::begin_step(const std::vector<Use>& order) {
-  const std::vector<std::int64_t> uses = backward_uses(order, next_entry_);
-  for (std::size_t u = 0; u < units_.size(); ++u) {
-    std::int64_t total = 0;
-    for (int entry : users_[u]) total += uses[static_cast<std::size_t>(entry)];
-    units_[u]->begin_step(total);
+void StageModel::begin_step() {
+  for (std::size_t u = 0; u < units_.size(); ++u) units_[u]->begin_step(backward_uses_[u]);
+  if (!policy_of(options_.zero_stage).whole_weights) residency_->begin(training_plan_);
+}
+
+void StageModel::begin_forward_pass(const ActionList& actions) {
+  if (policy_of(options_.zero_stage).whole_weights) return;
+  if (forward_actions_ != actions) {
+    forward_plan_ = gather_plan(flatten(actions, plan_.entries_per_chunk));
+    forward_actions_ = actions;
   }
+  residency_->begin(forward_plan_);
+}
+
+void StageModel::end_pass() {
+  if (!policy_of(options_.zero_stage).whole_weights) residency_->end();
+}
+
+void StageModel::expect_present() const {
+  for (TiledStore* store : {weights_.get(), gradients_.get()})
+    if (store) store->expect_present();
 }
 
 std::int64_t StageModel::elements() const {
   std::int64_t n = 0;
-  for (const auto& unit : units_) n += unit->layout().padded();
+  for (const FlatLayout& layout : layouts_) n += layout.padded();
   return n;
-}
-
-std::int64_t StageModel::padding() const {
-  std::int64_t real = 0;
-  for (const auto& unit : units_)
-    for (const Parameter* p : unit->parameters())
-      for (const Section& section : p->spec().sections)
-        real += p->spec().shape.dims() < 2 ? section.rows : section.rows * p->spec().shape[1];
-  return elements() - real;
 }
 
 void StageModel::visit(const ParameterFn& fn) {

@@ -2,72 +2,84 @@
 // ready for a Runner.
 //
 // Wrapping order is the policy: Sharded around each entry, Recompute around segments of them, so
-// that a recomputed segment gathers its weights again. A tied table is a unit of its own with two
-// users, laid out alike on both end stages.
+// that a recomputed segment gathers its weights again.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "framework/comm/mesh.h"
 #include "framework/nn/recompute.h"
-#include "pipeline/partition.h"
 #include "pipeline/runner.h"
-#include "pipeline/uses.h"
-#include "recipes/models/layer_list.h"
+#include "recipes/models/offload_place.h"
+#include "recipes/models/stage_plan.h"
 #include "zero/sharded.h"
 
 namespace trireme {
 
-enum class RecomputeMode : std::uint8_t { kNone, kFull, kSelective };
-
 struct StageOptions {
-  bool sequence_parallel = false;
-  RecomputeMode recompute = RecomputeMode::kNone;
-  std::int64_t recompute_every = 1;  // layers per recomputed segment, with kFull
+  StagePlanOptions plan;
   int zero_stage = 0;
-  std::function<bool(const std::string& parameter)> frozen;  // not trained; empty = none
-  UnitOptions unit;  // types; the stage's policy and queue are set by StageModel
+  int shard_ranks = 0;  // data ranks of a sharding group; 0: all
+  Reshard reshard = Reshard::kForward;
+  bool overlap = true;              // reductions and gathers while the rank computes
+  std::int64_t max_live = 0;        // gathered elements; 0: no bound
+  bool partition_activations = false;  // kept inputs over tensor ranks
+  DType compute = DType::kF32, gradients = DType::kF32;
+  OffloadTiers offload;
 };
 
 class StageModel {
  public:
-  // `bounds` cut the list into pipeline x chunks parts. Allocates and initialises this rank's
-  // parameters.
-  StageModel(const ModelOptions& model, const Bounds& bounds, int chunks, const Mesh& mesh,
-             Backend& backend, const StageOptions& options);
+  // `bounds` cut the list into pipeline x chunks parts. Allocates this rank's parameters; they are
+  // zero until an optimizer fills them. `order` is that of a training step. `place` may be null when
+  // nothing is offloaded.
+  StageModel(const ModelOptions& model, const Bounds& bounds, int chunks, Mesh& mesh,
+             Backend& backend, const StageOptions& options, const ActionList& actions,
+             std::int64_t micro_samples, OffloadPlace* place);
 
   std::vector<Chunk> chunks() const { return chunks_; }
   std::vector<Unit*> units() const;
-  // List entries that use unit i, as indices over all chunks.
-  const std::vector<std::vector<int>>& users() const { return users_; }
-  const std::vector<int>& entries_per_chunk() const { return entry_counts_; }
-  // Tells the units how many backward passes the order holds.
-  void begin_step(const std::vector<Use>& order);
+  const StagePlan& plan() const { return plan_; }
+  const std::vector<int>& entries_per_chunk() const { return plan_.entries_per_chunk; }
+  const GatherPlan& training_plan() const { return training_plan_; }
+  // Before a training pass: units learn how many backward passes come. Weights are held as planned
+  // until end_pass().
+  void begin_step();
+  void begin_forward_pass(const ActionList& actions);
+  void end_pass();
+  void expect_present() const;  // throws Error when files were removed underneath
+  // Data ranks that share one copy of the states, and those that hold the same shard.
+  Communicator& shards() const { return *shards_; }
+  Communicator* replicas() const { return replicas_; }
   // Elements this rank holds after tensor and pipeline splits: with padding, and the padding alone.
   std::int64_t elements() const;
-  std::int64_t padding() const;
+  std::int64_t padding() const { return plan_.padding(layouts_); }
   void visit(const ParameterFn& fn);
 
  private:
-  void add_chunk(const std::vector<LayerSpec>& list, int begin, int end, BuildContext& build);
-  std::vector<Unit*> make_units(const std::string& name, Module& module, int entry);
-  void wrap(std::vector<ModulePtr> entries, const std::vector<bool>& recomputable);
+  void make_units(Backend& backend, OffloadPlace* place);
+  void make_activation_store(Backend& backend, const Mesh& mesh, OffloadPlace* place,
+                             const std::vector<LayerSpec>& list, std::int64_t micro_samples,
+                             const std::vector<Use>& order);
+  void wrap();
+  GatherPlan gather_plan(const std::vector<Use>& order) const;
 
-  const Mesh& mesh_;
-  Backend& backend_;
   StageOptions options_;
-  std::unique_ptr<ActivationStore> store_;
+  StagePlan plan_;
+  Communicator* shards_ = nullptr;
+  Communicator* replicas_ = nullptr;
+  std::vector<FlatLayout> layouts_;
+  std::vector<std::int64_t> backward_uses_;  // of each unit, in a training step
+  GatherPlan training_plan_, forward_plan_;
+  ActionList forward_actions_;  // that forward_plan_ was made for
+  std::unique_ptr<ActivationStore> home_store_, cut_store_;  // of kept inputs; the second cuts them
+  std::unique_ptr<TiledStore> weights_, gradients_;
   std::unique_ptr<ReductionQueue> reductions_;
   std::vector<std::unique_ptr<Unit>> units_;
-  std::vector<std::vector<int>> users_;  // entries that use unit i
+  std::unique_ptr<Residency> residency_;
   std::vector<ModulePtr> modules_;
   std::vector<Chunk> chunks_;
-  std::vector<int> entry_counts_;
-  bool ties_ = false;
-  int next_entry_ = 0;
 };
 
 }  // namespace trireme

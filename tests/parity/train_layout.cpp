@@ -4,6 +4,7 @@
 
 #include "framework/backend/host_values.h"
 #include "framework/base/error.h"
+#include "tests/support/faulty_files.h"
 
 namespace trireme::parity {
 
@@ -41,7 +42,12 @@ std::string text_of(const Layout& l) {
   return join("data ", l.mesh.data, " pipeline ", l.mesh.pipeline, " tensor ", l.mesh.tensor, " ",
               name_of(l.schedule), " chunks ", l.chunks, " micro ", l.micro,
               l.sequence_parallel ? " sequence-parallel" : "", " recompute ",
-              static_cast<int>(l.recompute), "/", l.recompute_every, " zero ", l.zero_stage);
+              static_cast<int>(l.recompute), "/", l.recompute_every, " zero ", l.zero_stage,
+              " shards ", l.shard_ranks, " reshard ", static_cast<int>(l.reshard),
+              l.overlap ? "" : " no overlap", l.partition_activations ? " partitioned" : "",
+              " offload ", name_of(l.offload.optimizer), "/", name_of(l.offload.gradients), "/",
+              name_of(l.offload.parameters), "/", name_of(l.offload.activations), " tile ",
+              l.offload.tile);
 }
 
 SampleSource random_samples(const ModelOptions& model, std::uint64_t seed) {
@@ -112,14 +118,20 @@ namespace {
 
 EngineOptions engine_options(const Task& task, const Layout& layout) {
   return {.model = task.model,
-          .stage = {.sequence_parallel = layout.sequence_parallel,
-                    .recompute = layout.recompute,
-                    .recompute_every = layout.recompute_every,
+          .stage = {.plan = {.sequence_parallel = layout.sequence_parallel,
+                             .recompute = layout.recompute,
+                             .recompute_every = layout.recompute_every,
+                             .frozen = task.frozen},
                     .zero_stage = layout.zero_stage,
-                    .frozen = task.frozen,
-                    .unit = {.compute = task.compute,
-                             .gradients = task.narrow_gradients ? task.compute
-                                                                : accumulation_type(task.compute)}},
+                    .shard_ranks = layout.shard_ranks,
+                    .reshard = layout.reshard,
+                    .overlap = layout.overlap,
+                    .max_live = layout.max_live,
+                    .partition_activations = layout.partition_activations,
+                    .compute = task.compute,
+                    .gradients = task.narrow_gradients ? task.compute
+                                                       : accumulation_type(task.compute),
+                    .offload = layout.offload},
           .optimizer = {.optimizer = task.optimizer,
                         .schedule = {.shape = task.lr_shape, .lr = task.lr, .steps = 10},
                         .loss_scale = task.loss_scale,
@@ -136,19 +148,28 @@ EngineOptions engine_options(const Task& task, const Layout& layout) {
 }  // namespace
 
 void run_layout(const Task& task, const Layout& layout, const std::function<void(Rank&)>& body) {
+  const auto scratch =
+      layout.offload.on_disk() ? std::make_unique<testing::TemporaryFolder>() : nullptr;
   run_thread_ranks(layout.mesh.ranks(), {.timeout_seconds = 120}, [&](Communicator& world) {
     auto ledger = std::make_shared<MemoryLedger>();
     {
       const auto backend = task.backend(ledger);
       world.attach(*backend);
       Mesh mesh(world, layout.mesh);
-      Engine engine(engine_options(task, layout), mesh, *backend);
+      const auto host = make_reference_backend(ledger);
+      const auto files = real_files();
+      const bool disk = layout.offload.on_disk();
+      EngineResources resources{.host = host.get(), .files = files.get()};
+      if (disk)
+        resources.folder = {.folder = scratch->path(), .name = join("rank-", world.rank())};
+      Engine engine(engine_options(task, layout), mesh, *backend, resources);
       Rank rank{engine, mesh, *backend};
       body(rank);
       world.barrier();
     }
-    check(ledger->current(Tier::kDevice) == 0, "memory: ", ledger->current(Tier::kDevice),
-          " bytes were never given back");
+    for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kDisk})
+      check(ledger->current(tier) == 0, "memory: ", ledger->current(tier), " bytes on the ",
+            name_of(tier), " tier were never given back");
   });
 }
 
