@@ -89,6 +89,37 @@ ZeroOptions zero_options(const Recipe& r) {
           .clip = o.clip};
 }
 
+Tier tier(const std::string& word) {
+  return chosen<Tier>({{"none", Tier::kDevice}, {"host", Tier::kHost}, {"disk", Tier::kDisk}},
+                      word);
+}
+
+StageOptions stage_options(const Recipe& r) {
+  const DType compute = compute_type(r.precision.compute);
+  return {.plan = {.sequence_parallel = r.parallel.sequence,
+                   .recompute = chosen<RecomputeMode>({{"none", RecomputeMode::kNone},
+                                                       {"full", RecomputeMode::kFull},
+                                                       {"selective", RecomputeMode::kSelective}},
+                                                      r.recompute.mode),
+                   .recompute_every = r.recompute.every},
+          .zero_stage = static_cast<int>(r.zero.stage),
+          .shard_ranks = static_cast<int>(r.zero.shard_ranks),
+          .reshard = chosen<Reshard>({{"forward", Reshard::kForward},
+                                      {"backward", Reshard::kBackward},
+                                      {"step", Reshard::kStep}},
+                                     r.zero.reshard),
+          .overlap = r.zero.overlap,
+          .max_live = r.zero.max_live_parameters,
+          .partition_activations = r.recompute.partition,
+          .compute = compute,
+          .gradients =
+              r.precision.gradients == "compute" ? compute : accumulation_type(compute),
+          .offload = {.optimizer = tier(r.offload.optimizer),
+                      .gradients = tier(r.offload.gradients),
+                      .parameters = tier(r.offload.parameters),
+                      .activations = tier(r.offload.activations)}};
+}
+
 }  // namespace
 
 void resolve_for_machine(Recipe& r, const Machine& machine, std::int64_t vocabulary) {
@@ -104,20 +135,9 @@ bool is_storage_only(const Recipe& r, const Machine& machine) {
 }
 
 EngineOptions engine_options(const Recipe& r) {
-  const DType compute = compute_type(r.precision.compute);
   EngineOptions o{
       .model = model_options(r),
-      .stage = {.sequence_parallel = r.parallel.sequence,
-                .recompute = chosen<RecomputeMode>({{"none", RecomputeMode::kNone},
-                                                    {"full", RecomputeMode::kFull},
-                                                    {"selective", RecomputeMode::kSelective}},
-                                                   r.recompute.mode),
-                .recompute_every = r.recompute.every,
-                .zero_stage = static_cast<int>(r.zero.stage),
-                .unit = {.compute = compute,
-                         .gradients = r.precision.gradients == "compute"
-                                          ? compute
-                                          : accumulation_type(compute)}},
+      .stage = stage_options(r),
       .optimizer = zero_options(r),
       .schedule = schedule_from_name(r.pipeline.schedule),
       .chunks = static_cast<int>(r.pipeline.chunks),

@@ -20,11 +20,11 @@ std::map<std::string, std::int64_t> resident_formulas(const Mesh& mesh, Engine& 
   const EngineOptions& options = engine.options();
   const StagePolicy policy = policy_of(options.stage.zero_stage);
   const std::int64_t psi = engine.stage().elements(), n = mesh.data().size();
-  const DType compute = options.stage.unit.compute, wide = accumulation_type(compute);
+  const DType compute = options.stage.compute, wide = accumulation_type(compute);
   const std::int64_t states = moments(options.optimizer.optimizer) + (wide == compute ? 0 : 1);
   const auto bytes = [&](bool whole, std::int64_t each) { return (whole ? psi : psi / n) * each; };
   return {{"parameters", bytes(policy.whole_weights, size_of(compute))},
-          {"gradients", bytes(policy.whole_gradients, size_of(options.stage.unit.gradients))},
+          {"gradients", bytes(policy.whole_gradients, size_of(options.stage.gradients))},
           {"optimizer", bytes(policy.whole_states, states * size_of(wide))},
           {"activations", 0},
           {"communication", 0}};

@@ -45,71 +45,64 @@ std::int64_t samples_of(const Engine& engine, const Mesh& mesh, int micro) {
   return std::min(o.micro_batch, o.global_batch / mesh.shape().data - micro * o.micro_batch);
 }
 
-// How often one unit is made whole and reduced in a step, from the order of its uses.
-struct UnitMoves {
-  std::int64_t gathers = 0, reductions = 0;
-};
-
-UnitMoves moves_of(const std::vector<Use>& order, const std::vector<int>& users,
-                   bool late_release) {
-  const auto uses_unit = [&](const Use& use) {
-    return std::find(users.begin(), users.end(), use.entry) != users.end();
+// How often a unit's gradients are reduced in a step where they are cut: once a micro-batch, after
+// the last open backward use of it.
+std::int64_t reductions_of(const std::vector<Touch>& touches, const std::vector<int>& users) {
+  const auto count = [&](Touch::Kind kind, const Touch& touch) {
+    return touch.kind == kind && std::find(users.begin(), users.end(), touch.entry) != users.end();
   };
-  const bool split = std::any_of(order.begin(), order.end(), [](const Use& use) {
-    return use.kind == Use::Kind::kBackwardWeight;
-  });
-  UnitMoves moves;
-  std::int64_t held = 0, open = 0, done = 0, left = 0;
-  for (const Use& use : order)
-    if (use.kind == Use::Kind::kBackward && uses_unit(use)) ++left;
-  for (const Use& use : order) {
-    if (!uses_unit(use)) continue;
-    if (use.kind != Use::Kind::kBackwardWeight) moves.gathers += held == 0;
-    if (use.kind == Use::Kind::kForward) continue;
-    const bool begins = use.kind == Use::Kind::kBackward, ends = !split || !begins;
-    if (begins) ++open;
-    if (begins && split && late_release) ++held;
-    if (!ends) continue;
-    if (split && late_release) --held;
+  std::int64_t reductions = 0, open = 0, done = 0, left = 0;
+  for (const Touch& touch : touches) left += count(Touch::Kind::kEnd, touch);
+  for (const Touch& touch : touches) {
+    open += count(Touch::Kind::kBegin, touch);
+    if (!count(Touch::Kind::kEnd, touch)) continue;
     --open, --left, ++done;
-    moves.reductions += open == 0 && (left == 0 || done % std::ssize(users) == 0);
+    reductions += open == 0 && (left == 0 || done % std::ssize(users) == 0);
   }
-  return moves;
+  return reductions;
 }
 
-// The number of labels; per unit the reductions of its gradients; and what makes weights whole: for
-// each use (stage 3), or once after an update (stages 1-2), where stage 0 gathers gradients
-// instead.
+// The number of labels; per unit the reductions of its gradients, within its sharding group and over
+// replicas of it; and what makes weights whole: as planned for the uses (stage 3), or once after an
+// update (stages 1-2), where stage 0 gathers gradients instead.
 void add_data(const Mesh& mesh, Engine& engine, std::int64_t steps, std::int64_t applied,
               Formulas& out) {
   const StageOptions& stage = engine.options().stage;
   const StagePolicy policy = policy_of(stage.zero_stage);
-  const std::vector<Use> order = flatten(engine.actions(), engine.stage().entries_per_chunk());
-  const std::vector<Unit*> units = engine.stage().units();
-  Sent labels(mesh.data()), attempted(mesh.data()), updated(mesh.data());
+  StageModel& model = engine.stage();
+  const std::vector<Touch> touches = model.plan().touches(
+      flatten(engine.actions(), model.entries_per_chunk()),
+      stage.plan.recompute == RecomputeMode::kSelective);
+  const std::vector<Unit*> units = model.units();
+  Sent labels(mesh.data()), attempted(model.shards()), updated(model.shards());
   if (mesh.data().size() > 1) labels.all_reduce(1, DType::kF64);
   for (std::size_t u = 0; u < units.size(); ++u) {
     const std::int64_t n = units[u]->layout().padded();
-    const UnitMoves moves =
-        moves_of(order, engine.stage().users()[u], stage.recompute == RecomputeMode::kSelective);
     const bool trains = units[u]->trainable();
-    const std::int64_t reductions = !trains ? 0 : policy.whole_gradients ? 1 : moves.reductions;
-    for (std::int64_t i = 0; i < reductions; ++i) attempted.reduce_scatter(n, stage.unit.gradients);
-    for (std::int64_t i = 0; i < (policy.whole_weights ? 0 : moves.gathers); ++i)
-      attempted.all_gather(n, stage.unit.compute);
+    const std::int64_t reductions =
+        !trains ? 0 : policy.whole_gradients ? 1 : reductions_of(touches, model.plan().units[u].users);
+    for (std::int64_t i = 0; i < reductions; ++i) attempted.reduce_scatter(n, stage.gradients);
+    const std::int64_t gathers =
+        policy.whole_weights ? 0 : model.training_plan().gathers(static_cast<int>(u));
+    for (std::int64_t i = 0; i < gathers; ++i) attempted.all_gather(n, stage.compute);
     if (trains && policy.whole_weights)
-      updated.all_gather(n, policy.whole_states ? stage.unit.gradients : stage.unit.compute);
+      updated.all_gather(n, policy.whole_states ? stage.gradients : stage.compute);
   }
   labels.put(steps, out);
   attempted.put(steps, out);
   updated.put(applied, out);
+  if (!model.replicas()) return;
+  Sent replicas(*model.replicas());
+  for (const Unit* unit : units)
+    if (unit->trainable()) replicas.all_reduce(unit->own_shard().size(), stage.gradients);
+  replicas.put(steps, out);
 }
 
 // Rows x columns of each cut that a send of the action list crosses.
 void add_pipeline(const Mesh& mesh, Engine& engine, std::int64_t steps, Formulas& out) {
   const EngineOptions& o = engine.options();
   const std::vector<Chunk> chunks = engine.stage().chunks();
-  const std::int64_t shards = o.stage.sequence_parallel ? mesh.shape().tensor : 1;
+  const std::int64_t shards = o.stage.plan.sequence_parallel ? mesh.shape().tensor : 1;
   std::int64_t elements = 0;
   for (const Action& action : engine.actions()) {
     if (!is_send(action.kind)) continue;
@@ -118,14 +111,14 @@ void add_pipeline(const Mesh& mesh, Engine& engine, std::int64_t steps, Formulas
     const std::int64_t rows = samples_of(engine, mesh, action.micro) * cut.rows_per_sample;
     elements += rows / shards * cut.columns;
   }
-  out["pipeline/send"] = steps * elements * size_of(accumulation_type(o.stage.unit.compute));
+  out["pipeline/send"] = steps * elements * size_of(accumulation_type(o.stage.compute));
 }
 
 void add_move(const TensorMove& move, std::int64_t samples, const StageOptions& stage, Sent& sent) {
   const std::int64_t rows = samples * move.rows_per_sample;
-  const DType compute = stage.unit.compute,
+  const DType compute = stage.compute,
               dtype = move.wide ? accumulation_type(compute) : compute;
-  const bool cut = stage.sequence_parallel;
+  const bool cut = stage.plan.sequence_parallel;
   if (move.kind == TensorMove::Kind::kGatherRows) {
     if (cut) sent.all_gather(rows * move.columns, dtype);
   } else if (move.kind == TensorMove::Kind::kSum && cut) {
@@ -159,7 +152,7 @@ void add_tensor(const Mesh& mesh, Engine& engine, std::int64_t steps, Formulas& 
     const LayerSpec& layer = engine.layers()[entries[static_cast<std::size_t>(use.entry)]];
     const std::int64_t samples = samples_of(engine, mesh, use.micro);
     const bool forward = use.kind == Use::Kind::kForward;
-    if (forward || (layer.recomputable && stage.recompute == RecomputeMode::kFull))
+    if (forward || (layer.recomputable && stage.plan.recompute == RecomputeMode::kFull))
       for (const TensorMove& move : layer.moves.forward) add_move(move, samples, stage, sent);
     if (!forward)
       for (const TensorMove& move : layer.moves.backward) add_move(move, samples, stage, sent);
@@ -175,7 +168,7 @@ void add_sums(Communicator& group, SumGroup sum, Engine& engine, std::int64_t st
     for (const Segment& segment : unit->layout().segments())
       if (segment.sum == sum) elements += intersect(segment.range, unit->own_shard()).size();
   Sent sent(group);
-  sent.all_reduce(elements, engine.options().stage.unit.gradients);
+  sent.all_reduce(elements, engine.options().stage.gradients);
   sent.put(steps, out);
 }
 

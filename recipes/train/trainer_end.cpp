@@ -14,7 +14,7 @@ double predicted(const EngineOptions& o, const MeshShape& mesh) {
   const std::int64_t share = o.global_batch / mesh.data;
   const auto m = static_cast<int>((share + o.micro_batch - 1) / o.micro_batch);
   PassCosts costs;
-  if (o.stage.recompute == RecomputeMode::kFull) costs.backward_input += costs.forward;
+  if (o.stage.plan.recompute == RecomputeMode::kFull) costs.backward_input += costs.forward;
   return predicted_bubble(o.schedule, mesh.pipeline, m, o.chunks, costs).of_total;
 }
 

@@ -22,6 +22,12 @@ struct Layout {
   std::int64_t recompute_every = 1;
   int zero_stage = 0;
   std::vector<int> partition = {};  // list entries per virtual stage; empty = by cost
+  int shard_ranks = 0;
+  Reshard reshard = Reshard::kForward;
+  bool overlap = true;
+  std::int64_t max_live = 0;
+  bool partition_activations = false;
+  OffloadTiers offload = {};
 };
 std::string text_of(const Layout& layout);
 

@@ -91,7 +91,7 @@ std::vector<std::vector<double>> trained(bool slow) {
       tape.run_backward();
       optimizer.step({});
     }
-    weights[static_cast<std::size_t>(world.rank())] = values(backend, unit.weights().data);
+    weights[static_cast<std::size_t>(world.rank())] = values(backend, unit.weights().device());
   });
   return weights;
 }

@@ -18,11 +18,11 @@ TEST(Unit, PointsParametersIntoItsBuffers) {
     EXPECT_EQ(toy.values(0), std::vector<double>(5, 0.0));
     toy.unit().fill_initial(1, {});
     EXPECT_EQ(toy.values(0), std::vector<double>(5, 1.0));
-    EXPECT_EQ(toy.parameter(1).value.data(), toy.unit().weights().data.elements_at(5, {3}).data());
+    EXPECT_EQ(toy.parameter(1).value.data(), toy.unit().weights().device().elements_at(5, {3}).data());
     EXPECT_FALSE(toy.parameter(1).grad);
     EXPECT_TRUE(toy.parameter(2).grad);
-    EXPECT_EQ(toy.unit().weights().data.elements(), 8);
-    const std::vector<double> flat = download_doubles(backend, toy.unit().weights().data);
+    EXPECT_EQ(toy.unit().weights().device().elements(), 8);
+    const std::vector<double> flat = download_doubles(backend, toy.unit().weights().device());
     EXPECT_EQ(flat, std::vector<double>(8, 1.0));
   });
 }
