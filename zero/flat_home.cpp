@@ -104,8 +104,7 @@ void FlatHome::keep(Range part, const Tensor& from) const {
 }
 
 void FlatHome::put(std::int64_t at, std::span<const double> values) const {
-  const Range part =
-      intersect({at, at + static_cast<std::int64_t>(values.size())}, range_);
+  const Range part = intersect({at, at + static_cast<std::int64_t>(values.size())}, range_);
   if (part.empty()) return;
   const std::span<const double> own = values.subspan(static_cast<std::size_t>(part.begin - at),
                                                      static_cast<std::size_t>(part.size()));

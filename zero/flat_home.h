@@ -1,9 +1,10 @@
 // Where a flat buffer of a unit, or a data rank's shard of it, is at home: on the device, or in a
-// part of a store on the host or on disk (ZeRO-Offload, arXiv 2101.06840; ZeRO-Infinity, 2104.07857).
+// part of a store on the host or on disk (ZeRO-Offload, arXiv 2101.06840; ZeRO-Infinity,
+// 2104.07857).
 //
-// At home on the device it is a tensor to work on. Away from it, its elements are copied: to and from
-// device tensors through staging tiles on the host, or to host tensors for the host's own maths.
-// Copies and additions are elementwise, so the tier changes no bit.
+// At home on the device it is a tensor to work on. Away from it, its elements are copied: to and
+// from device tensors through staging tiles on the host, or to host tensors for the host's own
+// maths. Copies and additions are elementwise, so the tier changes no bit.
 #pragma once
 
 #include <span>

@@ -50,10 +50,9 @@ ZeroOptimizer::State ZeroOptimizer::make_state(Unit& unit, std::size_t index) {
   const TiledShape shape = state_shape(std::span(&state.unit, 1), options_.optimizer);
   for (std::size_t a = 0; unit.trainable() && a < shape.arrays.size(); ++a)
     state.arrays.push_back(
-        on_host() ? FlatHome::in_store({&backend_, options_.host}, *options_.store, index, a,
-                                       state.range)
-                  : FlatHome::on_device(backend_, state.range, shape.arrays[a],
-                                        MemoryKind::kOptimizer));
+        on_host()
+            ? FlatHome::in_store({&backend_, options_.host}, *options_.store, index, a, state.range)
+            : FlatHome::on_device(backend_, state.range, shape.arrays[a], MemoryKind::kOptimizer));
   unit.fill_initial(options_.seed, state.master());
   return state;
 }
@@ -145,10 +144,9 @@ std::string ZeroOptimizer::first_bad_parameter() {
       if (name[0] != 0 || own.empty()) continue;
       const FlatHome& gradients = state.unit->gradients();
       Backend& there = gradients.on_device() ? backend_ : *options_.host;
-      Tensor out = gradients.on_device()
-                       ? backend_.zeros({2}, DType::kF64, MemoryKind::kWorkspace)
-                       : allocate_on_host(backend_.shared_ledger(), {2}, DType::kF64,
-                                          MemoryKind::kWorkspace);
+      Tensor out = gradients.on_device() ? backend_.zeros({2}, DType::kF64, MemoryKind::kWorkspace)
+                                         : allocate_on_host(backend_.shared_ledger(), {2},
+                                                            DType::kF64, MemoryKind::kWorkspace);
       there.kernels()->fill(out, 0.0);
       add_squares(gradients, own, out);
       if (download_doubles(there, out)[0] == 0) continue;

@@ -11,8 +11,9 @@
 // all ranks; a skipped step counts neither for bias correction nor for the schedule.
 //
 // Masters and moments live on the device, or in a store on the host or on disk. There the update is
-// the host's: tile by tile, with gradients and 16-bit weights copied through staging tiles. Elements
-// are updated by the same sequence of operations everywhere, so tiers and tiles change no bit.
+// the host's: tile by tile, with gradients and 16-bit weights copied through staging tiles.
+// Elements are updated by the same sequence of operations everywhere, so tiers and tiles change no
+// bit.
 #pragma once
 
 #include <memory>

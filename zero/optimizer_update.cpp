@@ -1,5 +1,5 @@
-// The update of a step: the same rule over the same ranges, wherever masters, moments, gradients and
-// weights are at home.
+// The update of a step: the same rule over the same ranges, wherever masters, moments, gradients
+// and weights are at home.
 #include <algorithm>
 
 #include "zero/optimizer.h"

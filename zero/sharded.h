@@ -19,10 +19,7 @@ class Sharded : public Module {
   // `units` hold the child's parameters and must outlive it, as must `residency`, which is told of
   // each use of list entry `entry`; null: weights live from use to use.
   Sharded(ModulePtr child, std::vector<Unit*> units, Residency* residency = nullptr, int entry = 0)
-      : child_(std::move(child)),
-        units_(std::move(units)),
-        residency_(residency),
-        entry_(entry) {}
+      : child_(std::move(child)), units_(std::move(units)), residency_(residency), entry_(entry) {}
   Var forward(const Context& ctx, const Var& x) override;
   void visit(const ParameterFn& fn) override { child_->visit(fn); }
   const std::vector<Unit*>& units() const { return units_; }

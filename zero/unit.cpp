@@ -49,7 +49,8 @@ Unit::Unit(std::string name, std::vector<Parameter*> parameters, Backend& backen
 
 FlatHome Unit::make_home(TiledStore* store, Range range, DType dtype, MemoryKind kind) {
   if (!store) return FlatHome::on_device(backend_, range, dtype, kind);
-  return FlatHome::in_store({&backend_, options_.homes.host}, *store, options_.homes.part, 0, range);
+  return FlatHome::in_store({&backend_, options_.homes.host}, *store, options_.homes.part, 0,
+                            range);
 }
 
 // An undefined tensor takes the views away.
@@ -214,10 +215,10 @@ void Unit::take_turn() {
 void Unit::reduce_micro_batch() {
   zero_unwritten();
   take_turn();
-  reduction_.piece = accumulated_ || !gradients_.on_device()
-                         ? backend_.allocate({own_shard().size()}, gradients_.dtype(),
-                                             MemoryKind::kGradients)
-                         : gradients_.device();
+  reduction_.piece =
+      accumulated_ || !gradients_.on_device()
+          ? backend_.allocate({own_shard().size()}, gradients_.dtype(), MemoryKind::kGradients)
+          : gradients_.device();
   reduction_.pending = data_.reduce_scatter(reduction_.whole, reduction_.piece);
   if (!options_.reductions || !options_.overlap) complete_reduction();
 }
@@ -256,8 +257,7 @@ void Unit::sum_over_replicas() {
 }
 
 void Unit::share_gradients() {
-  if (trainable_)
-    data_.all_gather(gradients_.slice(own_shard()), gradients_.device()).wait();
+  if (trainable_) data_.all_gather(gradients_.slice(own_shard()), gradients_.device()).wait();
 }
 
 Pending Unit::share_weights() {

@@ -1,14 +1,14 @@
 // A unit: parameters that are gathered, reduced and released together, in flat buffers.
 //
-// Its home buffers are whole or this data rank's shard, as the stage says (zero/stage.h), and lie on
-// the device or in a store of another tier. gather() makes weights whole for a use and is counted,
-// so uses may nest; where they stay whole it moves nothing. Gradients of a step are summed over data
-// ranks onto the own shard by reduce-scatters, the only gradient reduction there is: one after the
-// last backward of the step while they stay whole (stages 0-1), else one after each micro-batch,
-// added up in the shard. At one micro-batch all stages and tiers give the same bits.
+// Its home buffers are whole or this data rank's shard, as the stage says (zero/stage.h), and lie
+// on the device or in a store of another tier. gather() makes weights whole for a use and is
+// counted, so uses may nest; where they stay whole it moves nothing. Gradients of a step are summed
+// over data ranks onto the own shard by reduce-scatters, the only gradient reduction there is: one
+// after the last backward of the step while they stay whole (stages 0-1), else one after each
+// micro-batch, added up in the shard. At one micro-batch all stages and tiers give the same bits.
 //
-// Hybrid sharding (MiCS, arXiv 2205.00119; HSDP): `data` is then a group of some data ranks, and the
-// shards' sums are added over the groups' replicas once a step.
+// Hybrid sharding (MiCS, arXiv 2205.00119; HSDP): `data` is then a group of some data ranks, and
+// the shards' sums are added over the groups' replicas once a step.
 //
 // Owns the flat tensors; the parameters are owned by their modules and must outlive the unit. A
 // unit may have several users (a tied embedding table is used by the first and the last list
@@ -50,7 +50,7 @@ struct UnitOptions {
   DType compute = DType::kF32;    // of the weights
   DType gradients = DType::kF32;  // of the gradient buffer
   StagePolicy policy;
-  bool overlap = true;  // reductions of whole gradients go on while backward does
+  bool overlap = true;                   // reductions of whole gradients go on while backward does
   ReductionQueue* reductions = nullptr;  // null: a reduction of a micro-batch is waited for at once
   Communicator* replicas = nullptr;      // of the shards, under hybrid sharding
   HomeStores homes;
@@ -125,7 +125,7 @@ class Unit {
   FlatLayout layout_;
   bool trainable_ = false;
   FlatHome weights_, gradients_;
-  Tensor gathered_;        // whole weights during uses, at stage 3
+  Tensor gathered_;  // whole weights during uses, at stage 3
   Pending gathering_;
   Tensor open_gradients_;  // whole gradients of a micro-batch where home is not that
   std::int64_t users_ = 0;

@@ -62,8 +62,8 @@ Communicator& Mesh::kv_replicas(int kv_heads) {
 DataGroups Mesh::data_groups(int shard_ranks) {
   if (shard_ranks == 0 || shard_ranks == shape_.data) return {data_.get(), nullptr};
   if (shard_ranks < 0 || shape_.data % shard_ranks != 0)
-    throw UsageError(join("zero.shard_ranks = ", shard_ranks, " does not divide the ",
-                          shape_.data, " data ranks (parallel.data)"));
+    throw UsageError(join("zero.shard_ranks = ", shard_ranks, " does not divide the ", shape_.data,
+                          " data ranks (parallel.data)"));
   if (!shards_) {
     shards_ = data_->split(coord_.data / shard_ranks, coord_.data, "shards");
     replicas_ = data_->split(coord_.data % shard_ranks, coord_.data, "replicas");

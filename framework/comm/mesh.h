@@ -52,8 +52,9 @@ class Mesh {
   // Tensor ranks that hold the same kv head, when kv_heads < tensor: groups of tensor / kv_heads
   // neighbours. Made on request, once, collectively; a group of size 1 otherwise.
   Communicator& kv_replicas(int kv_heads);
-  // Groups of `shard_ranks` neighbours on the data axis; 0 or all of them: the data axis itself. Made
-  // on request, once, collectively. Throws UsageError when shard_ranks does not divide the axis.
+  // Groups of `shard_ranks` neighbours on the data axis; 0 or all of them: the data axis itself.
+  // Made on request, once, collectively. Throws UsageError when shard_ranks does not divide the
+  // axis.
   DataGroups data_groups(int shard_ranks);
 
  private:

@@ -57,13 +57,13 @@ Engine::Engine(const EngineOptions& options, Mesh& mesh, Backend& backend,
   if (options_.stage.offload.any()) {
     check(resources.files || !options_.stage.offload.on_disk(),
           "offload: a tier is on disk, but there are no files");
-    place_ = std::make_unique<OffloadPlace>(backend, resources.host ? *resources.host : backend,
-                                            options_.stage.offload, resources.files,
-                                            resources.folder);
+    place_ =
+        std::make_unique<OffloadPlace>(backend, resources.host ? *resources.host : backend,
+                                       options_.stage.offload, resources.files, resources.folder);
   }
-  stage_ = std::make_unique<StageModel>(options_.model, bounds_, options_.chunks, mesh, backend,
-                                        options_.stage, actions_, options_.micro_batch,
-                                        place_.get());
+  stage_ =
+      std::make_unique<StageModel>(options_.model, bounds_, options_.chunks, mesh, backend,
+                                   options_.stage, actions_, options_.micro_batch, place_.get());
   runner_ = std::make_unique<Runner>(backend, mesh.pipeline(), stage_->chunks());
   make_optimizer();
 }
@@ -75,7 +75,8 @@ void Engine::make_optimizer() {
     o.kv_replicas = &mesh_.kv_replicas(static_cast<int>(options_.model.kv_heads));
   o.counts_in_norm = !stage_->replicas() || stage_->replicas()->rank() == 0;
   const std::vector<Unit*> units = stage_->units();
-  const bool trains = std::any_of(units.begin(), units.end(), [](Unit* u) { return u->trainable(); });
+  const bool trains =
+      std::any_of(units.begin(), units.end(), [](Unit* u) { return u->trainable(); });
   check(sum_over(mesh_.world(), trains ? 1.0 : 0.0) > 0,
         "the model has no parameter that is trained: all are frozen");
   if (place_) {
@@ -85,6 +86,12 @@ void Engine::make_optimizer() {
     o.store = states_.get();
   }
   optimizer_ = std::make_unique<ZeroOptimizer>(units, backend_, mesh_, o);
+}
+
+std::vector<const TiledStore*> Engine::stores() const {
+  std::vector<const TiledStore*> all = stage_->stores();
+  if (states_) all.push_back(states_.get());
+  return all;
 }
 
 // Micro-batches of `count` samples from `first` on; the last may be smaller. Ids go to the first
@@ -141,7 +148,8 @@ RunnerOptions Engine::runner_options(const std::string& label, bool training) co
           .compute = options_.stage.compute,
           .sequence_parallel = options_.stage.plan.sequence_parallel,
           .row_shards = mesh_.shape().tensor,
-          .remake_cheap_outputs = training && options_.stage.plan.recompute == RecomputeMode::kSelective,
+          .remake_cheap_outputs =
+              training && options_.stage.plan.recompute == RecomputeMode::kSelective,
           .label = label};
 }
 

@@ -69,7 +69,8 @@ class Engine {
   const EngineOptions& options() const { return options_; }
   StageModel& stage() { return *stage_; }
   ZeroOptimizer& optimizer() { return *optimizer_; }
-  TiledStore* states() { return states_.get(); }  // null: on the device
+  // What is at home away from the device: optimizer states, gradients, weights, as far as they are.
+  std::vector<const TiledStore*> stores() const;
   const Bounds& bounds() const { return bounds_; }
   const std::vector<LayerSpec>& layers() const { return layers_; }
   const ActionList& actions() const { return actions_; }

@@ -6,7 +6,7 @@ namespace trireme {
 
 namespace {
 
-constexpr int kIoThreads = 2;  // one that reads ahead, one that writes behind
+constexpr int kIoThreads = 4;  // two reads ahead and two writes behind
 
 }  // namespace
 

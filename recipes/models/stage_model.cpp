@@ -101,8 +101,7 @@ void StageModel::make_units(Backend& backend, OffloadPlace* place) {
                              .gradients = gradients_.get()}};
   for (const UnitPlan& plan : plan_.units) {
     unit.homes.part = units_.size();
-    units_.push_back(
-        std::make_unique<Unit>(plan.name, plan.parameters, backend, *shards_, unit));
+    units_.push_back(std::make_unique<Unit>(plan.name, plan.parameters, backend, *shards_, unit));
     for (std::size_t user = 0; user < plan.users.size(); ++user) units_.back()->add_user();
   }
 }
@@ -176,6 +175,13 @@ void StageModel::end_pass() {
 void StageModel::expect_present() const {
   for (TiledStore* store : {weights_.get(), gradients_.get()})
     if (store) store->expect_present();
+}
+
+std::vector<const TiledStore*> StageModel::stores() const {
+  std::vector<const TiledStore*> all;
+  for (const TiledStore* store : {weights_.get(), gradients_.get()})
+    if (store) all.push_back(store);
+  return all;
 }
 
 std::int64_t StageModel::elements() const {

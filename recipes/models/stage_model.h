@@ -22,8 +22,8 @@ struct StageOptions {
   int zero_stage = 0;
   int shard_ranks = 0;  // data ranks of a sharding group; 0: all
   Reshard reshard = Reshard::kForward;
-  bool overlap = true;              // reductions and gathers while the rank computes
-  std::int64_t max_live = 0;        // gathered elements; 0: no bound
+  bool overlap = true;                 // reductions and gathers while the rank computes
+  std::int64_t max_live = 0;           // gathered elements; 0: no bound
   bool partition_activations = false;  // kept inputs over tensor ranks
   DType compute = DType::kF32, gradients = DType::kF32;
   OffloadTiers offload;
@@ -32,8 +32,8 @@ struct StageOptions {
 class StageModel {
  public:
   // `bounds` cut the list into pipeline x chunks parts. Allocates this rank's parameters; they are
-  // zero until an optimizer fills them. `order` is that of a training step. `place` may be null when
-  // nothing is offloaded.
+  // zero until an optimizer fills them. `order` is that of a training step. `place` may be null
+  // when nothing is offloaded.
   StageModel(const ModelOptions& model, const Bounds& bounds, int chunks, Mesh& mesh,
              Backend& backend, const StageOptions& options, const ActionList& actions,
              std::int64_t micro_samples, OffloadPlace* place);
@@ -48,7 +48,8 @@ class StageModel {
   void begin_step();
   void begin_forward_pass(const ActionList& actions);
   void end_pass();
-  void expect_present() const;  // throws Error when files were removed underneath
+  void expect_present() const;                    // throws Error when files were removed underneath
+  std::vector<const TiledStore*> stores() const;  // of gradients and weights away from the device
   // Data ranks that share one copy of the states, and those that hold the same shard.
   Communicator& shards() const { return *shards_; }
   Communicator* replicas() const { return replicas_; }
@@ -72,7 +73,7 @@ class StageModel {
   std::vector<FlatLayout> layouts_;
   std::vector<std::int64_t> backward_uses_;  // of each unit, in a training step
   GatherPlan training_plan_, forward_plan_;
-  ActionList forward_actions_;  // that forward_plan_ was made for
+  ActionList forward_actions_;                               // that forward_plan_ was made for
   std::unique_ptr<ActivationStore> home_store_, cut_store_;  // of kept inputs; the second cuts them
   std::unique_ptr<TiledStore> weights_, gradients_;
   std::unique_ptr<ReductionQueue> reductions_;

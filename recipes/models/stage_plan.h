@@ -1,6 +1,6 @@
 // One rank's part of a model as a value without memory: its list entries, which parameters make a
-// unit, and which entries are recomputed together. The stage that trains is built from it, and so is
-// the forecast of its memory and traffic: neither can differ from the other.
+// unit, and which entries are recomputed together. The stage that trains is built from it, and so
+// is the forecast of its memory and traffic: neither can differ from the other.
 //
 // A tied table is a unit of its own with two users, laid out alike on both end stages.
 #pragma once
@@ -33,7 +33,8 @@ struct EntryPlan {
   ModulePtr module;        // this tensor rank's part of it; declarations only
   std::vector<int> units;  // that hold its parameters
   int segment = -1;        // entries of one number are wrapped for recomputation together
-  bool run_again = false;  // in backward; not where nothing in or below the segment wants a gradient
+  bool run_again =
+      false;  // in backward; not where nothing in or below the segment wants a gradient
 };
 
 struct StagePlanOptions {

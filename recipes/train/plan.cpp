@@ -112,8 +112,7 @@ StageOptions stage_options(const Recipe& r) {
           .max_live = r.zero.max_live_parameters,
           .partition_activations = r.recompute.partition,
           .compute = compute,
-          .gradients =
-              r.precision.gradients == "compute" ? compute : accumulation_type(compute),
+          .gradients = r.precision.gradients == "compute" ? compute : accumulation_type(compute),
           .offload = {.optimizer = tier(r.offload.optimizer),
                       .gradients = tier(r.offload.gradients),
                       .parameters = tier(r.offload.parameters),
@@ -135,16 +134,15 @@ bool is_storage_only(const Recipe& r, const Machine& machine) {
 }
 
 EngineOptions engine_options(const Recipe& r) {
-  EngineOptions o{
-      .model = model_options(r),
-      .stage = stage_options(r),
-      .optimizer = zero_options(r),
-      .schedule = schedule_from_name(r.pipeline.schedule),
-      .chunks = static_cast<int>(r.pipeline.chunks),
-      .global_batch = r.batch.global,
-      .micro_batch = r.batch.micro,
-      .label_smoothing = r.optimizer.label_smoothing,
-      .seed = static_cast<std::uint64_t>(r.train.seed)};
+  EngineOptions o{.model = model_options(r),
+                  .stage = stage_options(r),
+                  .optimizer = zero_options(r),
+                  .schedule = schedule_from_name(r.pipeline.schedule),
+                  .chunks = static_cast<int>(r.pipeline.chunks),
+                  .global_batch = r.batch.global,
+                  .micro_batch = r.batch.micro,
+                  .label_smoothing = r.optimizer.label_smoothing,
+                  .seed = static_cast<std::uint64_t>(r.train.seed)};
   for (std::int64_t count : r.pipeline.partition) o.partition.push_back(static_cast<int>(count));
   return o;
 }

@@ -2,6 +2,7 @@
 
 #include <sstream>
 
+#include "recipes/memory/state_formulas.h"
 #include "recipes/train/traffic_formula.h"
 
 namespace trireme {
@@ -16,40 +17,71 @@ void CountedTraffic::add(const Traffic& before, const Traffic& now) {
 
 namespace {
 
-std::map<std::string, std::int64_t> resident_formulas(const Mesh& mesh, Engine& engine) {
-  const EngineOptions& options = engine.options();
-  const StagePolicy policy = policy_of(options.stage.zero_stage);
-  const std::int64_t psi = engine.stage().elements(), n = mesh.data().size();
-  const DType compute = options.stage.compute, wide = accumulation_type(compute);
-  const std::int64_t states = moments(options.optimizer.optimizer) + (wide == compute ? 0 : 1);
-  const auto bytes = [&](bool whole, std::int64_t each) { return (whole ? psi : psi / n) * each; };
-  return {{"parameters", bytes(policy.whole_weights, size_of(compute))},
-          {"gradients", bytes(policy.whole_gradients, size_of(options.stage.gradients))},
-          {"optimizer", bytes(policy.whole_states, states * size_of(wide))},
-          {"activations", 0},
-          {"communication", 0}};
+using Formulas = std::map<std::pair<Tier, MemoryKind>, std::int64_t>;
+
+StateLayout state_layout(Engine& engine) {
+  const StageOptions& stage = engine.options().stage;
+  StateLayout layout{.elements = engine.stage().elements(),
+                     .trainable = 0,
+                     .ranks = engine.stage().shards().size(),
+                     .stage = stage.zero_stage,
+                     .parameters = stage.offload.parameters,
+                     .gradients = stage.offload.gradients,
+                     .optimizer = stage.offload.optimizer};
+  for (const Unit* unit : engine.stage().units())
+    if (unit->trainable()) layout.trainable += unit->layout().padded();
+  return layout;
+}
+
+// Of what lies on a tier between steps. On disk trailers and blocks of the slots come on top of the
+// states, and on the host the buffers of disk stores.
+Formulas resident_formulas(Engine& engine) {
+  const StageOptions& stage = engine.options().stage;
+  const DType wide = accumulation_type(stage.compute);
+  const StateTypes types{.compute = size_of(stage.compute),
+                         .gradients = size_of(stage.gradients),
+                         .wide = size_of(wide),
+                         .moments = moments(engine.options().optimizer.optimizer)};
+  Formulas formulas;
+  for (const MemoryKind kind :
+       {MemoryKind::kParameters, MemoryKind::kGradients, MemoryKind::kOptimizer,
+        MemoryKind::kActivations, MemoryKind::kCommunication})
+    formulas[{Tier::kDevice, kind}] = 0;
+  for (const StateTerm& term : state_terms(state_layout(engine), types))
+    formulas[{term.tier, term.kind}] += term.bytes();
+  for (const TiledStore* store : engine.stores()) {
+    if (store->tier() != Tier::kDisk) continue;
+    formulas[{Tier::kDisk, store->shape().kind}] =
+        TiledStore::home_bytes(store->shape(), Tier::kDisk);
+    formulas[{Tier::kHost, MemoryKind::kCommunication}] +=
+        TiledStore::buffer_bytes(store->shape(), Tier::kDisk, stage.offload.buffers);
+  }
+  return formulas;
 }
 
 // Kinds that do not grow within a step have their resident bytes as the peak's formula too.
-bool stays_within_step(const StagePolicy& policy, const std::string& kind) {
-  return kind == "optimizer" || (kind == "parameters" && policy.whole_weights) ||
-         (kind == "gradients" && policy.whole_gradients);
+bool stays_within_step(const StageOptions& stage, Tier tier, MemoryKind kind) {
+  const StagePolicy policy = policy_of(stage.zero_stage);
+  if (kind == MemoryKind::kOptimizer || tier != Tier::kDevice)
+    return kind != MemoryKind::kCommunication;
+  return (kind == MemoryKind::kParameters && policy.whole_weights) ||
+         (kind == MemoryKind::kGradients && policy.whole_gradients &&
+          stage.offload.gradients == Tier::kDevice);
 }
 
-std::map<std::string, std::map<std::string, MemoryCell>> memory_of(const Mesh& mesh, Engine& engine,
+std::map<std::string, std::map<std::string, MemoryCell>> memory_of(Engine& engine,
                                                                    const MemoryLedger& ledger) {
   std::map<std::string, std::map<std::string, MemoryCell>> memory;
-  const auto formulas = resident_formulas(mesh, engine);
+  const Formulas formulas = resident_formulas(engine);
   for (int t = 0; t < kTiers; ++t)
     for (int k = 0; k < kMemoryKinds; ++k) {
       const auto tier = static_cast<Tier>(t);
       const auto kind = static_cast<MemoryKind>(k);
       const MemoryLedger::Entry entry = ledger.entry(tier, kind);
       MemoryCell cell{.resident = entry.resident, .peak = entry.peak};
-      const auto formula = formulas.find(std::string(name_of(kind)));
-      if (tier == Tier::kDevice && formula != formulas.end()) {
+      if (const auto formula = formulas.find({tier, kind}); formula != formulas.end()) {
         cell.formula_resident = formula->second;
-        if (stays_within_step(policy_of(engine.options().stage.zero_stage), formula->first))
+        if (stays_within_step(engine.options().stage, tier, kind))
           cell.formula_peak = formula->second;
       }
       memory[std::string(name_of(tier))][std::string(name_of(kind))] = cell;
@@ -76,7 +108,7 @@ RankReport rank_report(const Mesh& mesh, Engine& engine, const MemoryLedger& led
   RankReport report;
   const std::string prefix = rank_prefix(mesh.shape(), mesh.world().rank());
   report.name = prefix.substr(1, prefix.rfind(']') - 1);
-  report.memory = memory_of(mesh, engine, ledger);
+  report.memory = memory_of(engine, ledger);
   report.memory_total = totals_of(ledger);
   const auto formulas = traffic_formulas(mesh, engine, traffic.steps, traffic.applied);
   for (const auto& [operation, entry] : traffic.bytes)

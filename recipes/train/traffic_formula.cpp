@@ -62,25 +62,27 @@ std::int64_t reductions_of(const std::vector<Touch>& touches, const std::vector<
   return reductions;
 }
 
-// The number of labels; per unit the reductions of its gradients, within its sharding group and over
-// replicas of it; and what makes weights whole: as planned for the uses (stage 3), or once after an
-// update (stages 1-2), where stage 0 gathers gradients instead.
+// The number of labels; per unit the reductions of its gradients, within its sharding group and
+// over replicas of it; and what makes weights whole: as planned for the uses (stage 3), or once
+// after an update (stages 1-2), where stage 0 gathers gradients instead.
 void add_data(const Mesh& mesh, Engine& engine, std::int64_t steps, std::int64_t applied,
               Formulas& out) {
   const StageOptions& stage = engine.options().stage;
   const StagePolicy policy = policy_of(stage.zero_stage);
   StageModel& model = engine.stage();
-  const std::vector<Touch> touches = model.plan().touches(
-      flatten(engine.actions(), model.entries_per_chunk()),
-      stage.plan.recompute == RecomputeMode::kSelective);
+  const std::vector<Touch> touches =
+      model.plan().touches(flatten(engine.actions(), model.entries_per_chunk()),
+                           stage.plan.recompute == RecomputeMode::kSelective);
   const std::vector<Unit*> units = model.units();
   Sent labels(mesh.data()), attempted(model.shards()), updated(model.shards());
   if (mesh.data().size() > 1) labels.all_reduce(1, DType::kF64);
   for (std::size_t u = 0; u < units.size(); ++u) {
     const std::int64_t n = units[u]->layout().padded();
     const bool trains = units[u]->trainable();
-    const std::int64_t reductions =
-        !trains ? 0 : policy.whole_gradients ? 1 : reductions_of(touches, model.plan().units[u].users);
+    const std::int64_t reductions = !trains ? 0
+                                    : policy.whole_gradients
+                                        ? 1
+                                        : reductions_of(touches, model.plan().units[u].users);
     for (std::int64_t i = 0; i < reductions; ++i) attempted.reduce_scatter(n, stage.gradients);
     const std::int64_t gathers =
         policy.whole_weights ? 0 : model.training_plan().gathers(static_cast<int>(u));
@@ -116,8 +118,7 @@ void add_pipeline(const Mesh& mesh, Engine& engine, std::int64_t steps, Formulas
 
 void add_move(const TensorMove& move, std::int64_t samples, const StageOptions& stage, Sent& sent) {
   const std::int64_t rows = samples * move.rows_per_sample;
-  const DType compute = stage.compute,
-              dtype = move.wide ? accumulation_type(compute) : compute;
+  const DType compute = stage.compute, dtype = move.wide ? accumulation_type(compute) : compute;
   const bool cut = stage.plan.sequence_parallel;
   if (move.kind == TensorMove::Kind::kGatherRows) {
     if (cut) sent.all_gather(rows * move.columns, dtype);

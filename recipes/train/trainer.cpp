@@ -35,13 +35,23 @@ Trainer::Trainer(const RunInputs& inputs, Communicator& world) try
       backend_(attached_backend(recipe_, world)),
       mesh_(world, mesh_shape(recipe_)),
       trace_(world, [this] { return now(); }),
-      engine_(engine_options(recipe_), mesh_, *backend_),
+      engine_(engine_options(recipe_), mesh_, *backend_, resources()),
       skipped_batches_(recipe_.data.skip),
       flops_per_sample_(training_flops_per_sample(engine_.layers())) {
   engine_.runner().set_clock([this] { return now(); });
   start_ = now();
 } catch (const MemoryError& error) {
   throw Error(join(error.what(), "\n", advice_for_states(inputs.recipe)));
+}
+
+// On CPUs the device's own backend does the host's maths. Files lie inside the run's folder unless
+// another one is named.
+EngineResources Trainer::resources() const {
+  const bool own = recipe_.offload.folder.empty();
+  return {.files = &inputs_.files,
+          .folder = {.folder = own ? recipe_.train.folder + "/offload" : recipe_.offload.folder,
+                     .make = own,
+                     .name = join("rank-", world_.rank())}};
 }
 
 double Trainer::now() const {

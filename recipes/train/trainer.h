@@ -43,6 +43,7 @@ class Trainer {
   TrainingEnd run();
 
  private:
+  EngineResources resources() const;
   EngineStep step(std::int64_t index);
   void note_skip(const EngineStep& result, std::int64_t index);
   void speak(const EngineStep& result, std::int64_t index, double seconds);

@@ -97,6 +97,110 @@ TEST(Parity, ZeroStagesHaveTheSameBitsAtOneMicroBatch) {
     }
 }
 
+constexpr Tier kDevice = Tier::kDevice, kHost = Tier::kHost, kDisk = Tier::kDisk;
+
+// Every legal place of optimizer states, gradients and weights at a stage.
+std::vector<OffloadTiers> tiers_of(int stage) {
+  std::vector<OffloadTiers> all;
+  for (const Tier optimizer : {kDevice, kHost, kDisk})
+    for (const Tier gradients : {kDevice, kHost, kDisk})
+      for (const Tier parameters : {kDevice, kHost, kDisk})
+        if ((stage > 0 || optimizer == gradients) && (stage > 0 || optimizer == kDevice) &&
+            (stage == 3 || parameters == kDevice))
+          all.push_back({.optimizer = optimizer,
+                         .gradients = gradients,
+                         .parameters = parameters,
+                         .tile = 150 + 977 * (std::ssize(all) % 4)});
+  return all;
+}
+
+// One micro-batch a step: every stage with everything anywhere has the same bits, in every number
+// that a run shows. 16-bit weights beside masters, and weights that are their own masters.
+TEST(Parity, OffloadChangesNoBitAtOneMicroBatch) {
+  for (const DType compute : {DType::kF64, DType::kBF16}) {
+    const Task task{.model = tiny_gpt2(), .steps = 2, .compute = compute};
+    Layout layout{.mesh = {.data = 2}, .micro = kBatch / 2};
+    const Curve whole = train(task, layout);
+    int runs = 0;
+    for (layout.zero_stage = 1; layout.zero_stage <= 3; ++layout.zero_stage)
+      for (const OffloadTiers& tiers : tiers_of(layout.zero_stage)) {
+        layout.offload = tiers;
+        SCOPED_TRACE(text_of(layout));
+        const Curve curve = train(task, layout);
+        EXPECT_EQ(curve.losses, whole.losses);
+        EXPECT_EQ(curve.norms, whole.norms);
+        EXPECT_EQ(curve.weights, whole.weights);
+        EXPECT_EQ(curve.validation, whole.validation);
+        ++runs;
+      }
+    EXPECT_EQ(runs, 9 + 9 + 27);
+  }
+}
+
+// When weights are let go, fetched ahead or bounded changes no bit; neither does waiting for every
+// collective at once.
+TEST(Parity, ReshardPrefetchAndOverlapChangeNoBit) {
+  for (const ScheduleKind schedule : {ScheduleKind::kOneFOneB, ScheduleKind::kZeroBubbleH1}) {
+    const Task task{.model = tiny_gpt2(), .steps = 2};
+    Layout layout{.mesh = {.data = 2, .pipeline = 2},
+                  .schedule = schedule,
+                  .micro = 2,
+                  .recompute = RecomputeMode::kFull,
+                  .recompute_every = 2,
+                  .zero_stage = 3};
+    const Curve first = train(task, layout);
+    for (const Reshard reshard : {Reshard::kForward, Reshard::kBackward, Reshard::kStep})
+      for (const bool overlap : {true, false})
+        for (const std::int64_t bound : {std::int64_t{0}, std::int64_t{20000}}) {
+          layout.reshard = reshard;
+          layout.overlap = overlap;
+          layout.max_live = bound;
+          SCOPED_TRACE(text_of(layout));
+          const Curve curve = train(task, layout);
+          EXPECT_EQ(curve.losses, first.losses);
+          EXPECT_EQ(curve.weights, first.weights);
+          EXPECT_EQ(curve.validation, first.validation);
+        }
+  }
+}
+
+// Hybrid sharding adds up in two levels: other roundings, the same numbers.
+TEST(Parity, HybridShardingAtEveryStage) {
+  const Task task{.model = tiny_llama(2), .steps = 2};
+  const Curve serial = train(task, {});
+  for (const MeshShape mesh : {MeshShape{.data = 4}, MeshShape{.data = 4, .tensor = 2},
+                               MeshShape{.data = 6}, MeshShape{.data = 4, .pipeline = 2}})
+    for (const int shards : {1, 2, 3})
+      for (int stage = 1; stage <= 3; ++stage) {
+        if (mesh.data % shards != 0) continue;
+        Layout layout{.mesh = mesh, .zero_stage = stage, .shard_ranks = shards};
+        if (stage == 3) layout.offload = {.optimizer = kDisk, .gradients = kHost, .tile = 50};
+        expect_parity(task, serial, layout);
+      }
+}
+
+// Kept inputs on the host, on disk, and cut over tensor ranks come back with the same bits.
+TEST(Parity, ActivationsElsewhereChangeNoBit) {
+  const Task task{.model = tiny_gpt2(), .steps = 2};
+  for (const ScheduleKind schedule : {ScheduleKind::kGPipe, ScheduleKind::kInterleaved}) {
+    Layout layout{.mesh = {.pipeline = 2, .tensor = 2},
+                  .schedule = schedule,
+                  .chunks = schedule == ScheduleKind::kInterleaved ? 2 : 1,
+                  .micro = 3,
+                  .recompute = RecomputeMode::kFull};
+    const Curve kept = train(task, layout);
+    for (const Tier tier : {kDevice, kHost, kDisk})
+      for (const bool partitioned : {false, true}) {
+        layout.offload.activations = tier;
+        layout.partition_activations = partitioned;
+        SCOPED_TRACE(text_of(layout));
+        const Curve curve = train(task, layout);
+        EXPECT_EQ(curve.losses, kept.losses);
+        EXPECT_EQ(curve.weights, kept.weights);
+      }
+  }
+}
+
 // The other axes; values are indices into these.
 const std::vector<MeshShape> kMeshes = {{},
                                         {.data = 2},
@@ -127,9 +231,18 @@ enum Axis {
   kDropout,
   kTied,
   kSmoothing,
-  kSgd
+  kSgd,
+  kOffload,
+  kActivations,
+  kResharding,
+  kShards,
+  kPartition
 };
-const std::vector<int> kSizes = {4, static_cast<int>(kMeshes.size()), 5, 4, 4, 5, 2, 2, 2, 2, 2};
+const std::vector<int> kSizes = {
+    4, static_cast<int>(kMeshes.size()), 5, 4, 4, 5, 2, 2, 2, 2, 2, 27, 3, 3, 2, 2};
+
+// The smallest group of more than one rank.
+int layout_shards(int data) { return data % 2 == 0 ? 2 : data; }
 
 Layout layout_of(const Combination& c) {
   const auto at = [&](Axis axis) { return static_cast<std::size_t>(c[axis]); };
@@ -139,7 +252,16 @@ Layout layout_of(const Combination& c) {
                 .sequence_parallel = c[kSequence] == 1,
                 .recompute = kRecompute[at(kRecomputation)].first,
                 .recompute_every = kRecompute[at(kRecomputation)].second,
-                .zero_stage = c[kStage]};
+                .zero_stage = c[kStage],
+                .shard_ranks = c[kShards] == 1 ? layout_shards(kMeshes[at(kMesh)].data) : 0,
+                .reshard = static_cast<Reshard>(c[kResharding]),
+                .partition_activations = c[kPartition] == 1};
+  const auto tier = [](int digit) { return static_cast<Tier>(digit % 3); };
+  layout.offload = {.optimizer = tier(c[kOffload]),
+                    .gradients = tier(c[kOffload] / 3),
+                    .parameters = tier(c[kOffload] / 9),
+                    .activations = tier(c[kActivations]),
+                    .tile = 997};
   layout.chunks = layout.schedule == ScheduleKind::kInterleaved ? 2 : 1;
   return layout;
 }
@@ -157,7 +279,13 @@ Task task_of(const Combination& c) {
 bool legal_combination(const Combination& c) {
   const bool mlp = kModels[static_cast<std::size_t>(c[kModel])].family == Family::kMlp;
   if (mlp && (c[kSequence] == 1 || c[kTied] == 1)) return false;
-  return legal(layout_of(c));
+  const Layout layout = layout_of(c);
+  if (layout.zero_stage == 0 && (c[kOffload] > 0 || c[kShards] == 1)) return false;
+  if (layout.zero_stage < 3 && (c[kOffload] >= 9 || c[kResharding] > 0)) return false;
+  const bool full = layout.recompute == RecomputeMode::kFull;
+  if (!full && (c[kActivations] > 0 || c[kPartition] == 1)) return false;
+  if (c[kPartition] == 1 && (c[kSequence] == 1 || layout.mesh.tensor == 1)) return false;
+  return legal(layout);
 }
 
 TEST(Parity, OtherAxesPairwise) {

@@ -117,32 +117,32 @@ SectionSource source_of(const Logical& tensors) {
 namespace {
 
 EngineOptions engine_options(const Task& task, const Layout& layout) {
-  return {.model = task.model,
-          .stage = {.plan = {.sequence_parallel = layout.sequence_parallel,
-                             .recompute = layout.recompute,
-                             .recompute_every = layout.recompute_every,
-                             .frozen = task.frozen},
-                    .zero_stage = layout.zero_stage,
-                    .shard_ranks = layout.shard_ranks,
-                    .reshard = layout.reshard,
-                    .overlap = layout.overlap,
-                    .max_live = layout.max_live,
-                    .partition_activations = layout.partition_activations,
-                    .compute = task.compute,
-                    .gradients = task.narrow_gradients ? task.compute
-                                                       : accumulation_type(task.compute),
-                    .offload = layout.offload},
-          .optimizer = {.optimizer = task.optimizer,
-                        .schedule = {.shape = task.lr_shape, .lr = task.lr, .steps = 10},
-                        .loss_scale = task.loss_scale,
-                        .clip = task.clip},
-          .schedule = layout.schedule,
-          .chunks = layout.chunks,
-          .partition = layout.partition,
-          .global_batch = task.global_batch,
-          .micro_batch = layout.micro,
-          .label_smoothing = task.label_smoothing,
-          .seed = task.seed};
+  return {
+      .model = task.model,
+      .stage = {.plan = {.sequence_parallel = layout.sequence_parallel,
+                         .recompute = layout.recompute,
+                         .recompute_every = layout.recompute_every,
+                         .frozen = task.frozen},
+                .zero_stage = layout.zero_stage,
+                .shard_ranks = layout.shard_ranks,
+                .reshard = layout.reshard,
+                .overlap = layout.overlap,
+                .max_live = layout.max_live,
+                .partition_activations = layout.partition_activations,
+                .compute = task.compute,
+                .gradients = task.narrow_gradients ? task.compute : accumulation_type(task.compute),
+                .offload = layout.offload},
+      .optimizer = {.optimizer = task.optimizer,
+                    .schedule = {.shape = task.lr_shape, .lr = task.lr, .steps = 10},
+                    .loss_scale = task.loss_scale,
+                    .clip = task.clip},
+      .schedule = layout.schedule,
+      .chunks = layout.chunks,
+      .partition = layout.partition,
+      .global_batch = task.global_batch,
+      .micro_batch = layout.micro,
+      .label_smoothing = task.label_smoothing,
+      .seed = task.seed};
 }
 
 }  // namespace
@@ -160,8 +160,7 @@ void run_layout(const Task& task, const Layout& layout, const std::function<void
       const auto files = real_files();
       const bool disk = layout.offload.on_disk();
       EngineResources resources{.host = host.get(), .files = files.get()};
-      if (disk)
-        resources.folder = {.folder = scratch->path(), .name = join("rank-", world.rank())};
+      if (disk) resources.folder = {.folder = scratch->path(), .name = join("rank-", world.rank())};
       Engine engine(engine_options(task, layout), mesh, *backend, resources);
       Rank rank{engine, mesh, *backend};
       body(rank);
