@@ -133,8 +133,15 @@ TEST_F(BadInput, SizesThatDoNotDivide) {
 TEST_F(BadInput, WhatThisVersionLacks) {
   expect_no_run(run_, {"--device.kind=cuda"}, 2,
                 {"device.kind = cuda is not supported yet; legal values: reference or cpu"});
-  expect_no_run(run_, {"--zero.reshard=step"}, 2,
-                {"zero.reshard = step is not supported yet; legal values: forward"});
+  expect_no_run(run_, {"--model.from=folder"}, 2, {"model.from = folder is not supported yet"});
+}
+
+TEST_F(BadInput, OffloadWithoutMeaning) {
+  expect_no_run(run_, {"--zero.reshard=step"}, 2, {"zero.reshard = step needs zero.stage = 3"});
+  expect_no_run(run_, {"--offload.optimizer=tape"}, 2,
+                {"offload.optimizer = tape", "none, host or disk"});
+  expect_no_run(run_, {"--offload.optimizer=disk"}, 2,
+                {"offload.optimizer = disk needs zero.stage = 1, 2 or 3; with 0 use none"});
 }
 
 TEST_F(BadInput, NumbersTooLargeToCount) {

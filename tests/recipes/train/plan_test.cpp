@@ -62,9 +62,9 @@ TEST(Plan, AFixedLossScaleIsForEveryFormat) {
 
 TEST(Plan, GradientsAreWideOrOfTheComputeType) {
   Recipe r = recipe("f16", "cpu", true);
-  EXPECT_EQ(engine_options(r).stage.unit.gradients, DType::kF32);
+  EXPECT_EQ(engine_options(r).stage.gradients, DType::kF32);
   r.precision.gradients = "compute";
-  EXPECT_EQ(engine_options(r).stage.unit.gradients, DType::kF16);
+  EXPECT_EQ(engine_options(r).stage.gradients, DType::kF16);
 }
 
 }  // namespace
