@@ -1,0 +1,183 @@
+// The forecast of a rank against a real run of it: every kind that is called exact has the run's
+// bytes, between steps and at the peak, under every kind of layout.
+#include "recipes/memory/forecast.h"
+
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+#include "framework/base/error.h"
+#include "tests/parity/train_layout.h"
+
+namespace trireme {
+namespace {
+
+using namespace parity;
+
+// Differences between counted and told bytes, one a line.
+std::string differences(const Task& task, const Layout& layout) {
+  std::mutex mutex;
+  std::string text;
+  const SampleSource source = random_samples(task.model, task.seed);
+  run_layout(task, layout, [&](Rank& rank) {
+    for (int step = 0; step < 3; ++step) rank.engine.train(step, source, false);
+    const MemoryLedger& ledger = rank.backend.ledger();
+    const Forecast told = forecast(rank.engine.options(), rank.mesh.shape(), rank.mesh.coord());
+    std::scoped_lock lock(mutex);
+    for (int t = 0; t < kTiers; ++t)
+      for (int k = 0; k < kMemoryKinds; ++k) {
+        const auto tier = static_cast<Tier>(t);
+        const auto kind = static_cast<MemoryKind>(k);
+        const ForecastCell& cell = told.cell(tier, kind);
+        const MemoryLedger::Entry entry = ledger.entry(tier, kind);
+        if (kind == MemoryKind::kWorkspace) continue;
+        const auto differ = [&](const char* what, std::int64_t counted, std::int64_t said) {
+          if (counted != said)
+            text +=
+                join(rank_prefix(rank.mesh.shape(), rank.mesh.world().rank()), name_of(tier), " ",
+                     name_of(kind), " ", what, ": counted ", counted, ", told ", said, "\n");
+        };
+        differ("resident", entry.current, cell.resident);
+        if (cell.exact) differ("peak", entry.peak, cell.peak);
+      }
+    // The device's peak over all kinds, but for the workspace, which is not forecast.
+    const std::int64_t all = ledger.peak(Tier::kDevice), said = told.peak[0];
+    const std::int64_t unknown = ledger.entry(Tier::kDevice, MemoryKind::kWorkspace).peak;
+    const bool known = told.cell(Tier::kDevice, MemoryKind::kActivations).exact;
+    if (known && (all < said || all > said + unknown))
+      text += join("device in all: counted ", all, ", told ", said, "\n");
+  });
+  return text;
+}
+
+void expect_exact(const Task& task, const Layout& layout) {
+  EXPECT_EQ(differences(task, layout), "") << text_of(layout);
+}
+
+TEST(Forecast, EqualsARunAtEveryStage) {
+  for (const DType compute : {DType::kF64, DType::kBF16})
+    for (int stage = 0; stage <= 3; ++stage)
+      for (const MeshShape mesh : {MeshShape{2, 1, 1}, MeshShape{2, 2, 2}})
+        expect_exact({.model = tiny_gpt2(), .compute = compute},
+                     {.mesh = mesh, .micro = 2, .zero_stage = stage});
+}
+
+TEST(Forecast, EqualsARunOfEverySchedule) {
+  for (const ScheduleKind schedule : {ScheduleKind::kGPipe, ScheduleKind::kOneFOneB})
+    for (const std::int64_t micro : {1, 5})
+      expect_exact({.model = tiny_llama(2), .compute = DType::kBF16},
+                   {.mesh = {1, 3, 1}, .schedule = schedule, .micro = micro});
+  expect_exact({.model = tiny_gpt2()}, {.mesh = {1, 2, 1},
+                                        .schedule = ScheduleKind::kInterleaved,
+                                        .chunks = 2,
+                                        .micro = 3,
+                                        .zero_stage = 3});
+  expect_exact({.model = tiny_gpt2()}, {.mesh = {2, 1, 1},
+                                        .schedule = ScheduleKind::kInterleaved,
+                                        .chunks = 2,
+                                        .micro = 3,
+                                        .zero_stage = 2});
+}
+
+TEST(Forecast, EqualsARunThatRecomputes) {
+  for (const RecomputeMode mode : {RecomputeMode::kFull, RecomputeMode::kSelective})
+    for (const std::int64_t every : {1, 3}) {
+      if (mode == RecomputeMode::kSelective && every > 1) continue;
+      for (const bool sequence : {false, true})
+        expect_exact({.model = tiny_llama(2), .compute = DType::kBF16},
+                     {.mesh = {2, 1, 2},
+                      .micro = 2,
+                      .sequence_parallel = sequence,
+                      .recompute = mode,
+                      .recompute_every = every,
+                      .zero_stage = 3});
+    }
+}
+
+TEST(Forecast, EqualsARunOfTheClassifier) {
+  for (const DType compute : {DType::kF32, DType::kBF16})
+    for (const MeshShape mesh : {MeshShape{2, 1, 2}, MeshShape{1, 3, 1}})
+      for (const RecomputeMode mode : {RecomputeMode::kNone, RecomputeMode::kFull})
+        expect_exact({.model = tiny_mlp(), .compute = compute},
+                     {.mesh = mesh, .micro = 2, .recompute = mode, .zero_stage = 2});
+}
+
+TEST(Forecast, EqualsARunThatHoldsWeightsLonger) {
+  for (const Reshard reshard : {Reshard::kForward, Reshard::kBackward, Reshard::kStep})
+    for (const bool overlap : {true, false})
+      expect_exact(
+          {.model = tiny_gpt2()},
+          {.mesh = {2, 2, 1}, .micro = 2, .zero_stage = 3, .reshard = reshard, .overlap = overlap});
+  expect_exact({.model = tiny_gpt2()},
+               {.mesh = {4, 1, 1}, .micro = 2, .zero_stage = 2, .shard_ranks = 2});
+}
+
+TEST(Forecast, EqualsARunWithStatesElsewhere) {
+  for (const Tier tier : {Tier::kHost, Tier::kDisk})
+    for (int stage = 1; stage <= 3; ++stage)
+      for (const bool all : {true, false}) {
+        OffloadTiers tiers{.optimizer = all ? tier : Tier::kDevice, .gradients = tier, .tile = 100};
+        if (stage == 3) tiers.parameters = tier;
+        expect_exact({.model = tiny_gpt2(), .compute = DType::kBF16},
+                     {.mesh = {2, 1, 1}, .micro = 2, .zero_stage = stage, .offload = tiers});
+      }
+}
+
+TEST(Forecast, EqualsARunWithKeptInputsElsewhere) {
+  for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kDisk})
+    for (const bool partition : {true, false})
+      expect_exact({.model = tiny_gpt2(), .compute = DType::kBF16},
+                   {.mesh = {1, 2, 2},
+                    .micro = 2,
+                    .recompute = RecomputeMode::kFull,
+                    .partition_activations = partition,
+                    .offload = {.activations = tier}});
+}
+
+TEST(Forecast, EqualsARunOfASplitBackward) {
+  for (const RecomputeMode mode :
+       {RecomputeMode::kNone, RecomputeMode::kFull, RecomputeMode::kSelective})
+    for (int stage = 0; stage <= 3; ++stage)
+      expect_exact({.model = tiny_gpt2(), .compute = DType::kBF16},
+                   {.mesh = {2, 2, 1},
+                    .schedule = ScheduleKind::kZeroBubbleH1,
+                    .micro = 1,
+                    .recompute = mode,
+                    .zero_stage = stage});
+  expect_exact({.model = tiny_mlp()}, {.mesh = {1, 2, 1},
+                                       .schedule = ScheduleKind::kZeroBubbleH1,
+                                       .micro = 3,
+                                       .recompute = RecomputeMode::kFull});
+}
+
+// With frozen layers activations are an estimate; everything else is exact.
+TEST(Forecast, SaysWhatItCannotTell) {
+  const auto frozen = [](const std::string& name) { return name.starts_with("layers.1"); };
+  expect_exact({.model = tiny_gpt2(), .compute = DType::kBF16, .frozen = frozen},
+               {.mesh = {2, 2, 1}, .micro = 2, .zero_stage = 2});
+  const EngineOptions options{
+      .model = tiny_gpt2(), .stage = {.plan = {.frozen = frozen}}, .global_batch = 4};
+  const Forecast told = forecast(options, {1, 1, 1}, {});
+  EXPECT_FALSE(told.cell(Tier::kDevice, MemoryKind::kActivations).exact);
+  EXPECT_TRUE(told.cell(Tier::kDevice, MemoryKind::kGradients).exact);
+  EXPECT_EQ(told.doubts.size(), 2u);
+}
+
+TEST(Forecast, TermsAddUp) {
+  const EngineOptions options{.model = tiny_gpt2(), .global_batch = 8, .micro_batch = 2};
+  const Forecast told = forecast(options, {2, 2, 1}, {});
+  std::int64_t sum = 0;
+  for (const MemoryTerm& term : told.device_peak) sum += term.bytes;
+  EXPECT_EQ(sum, told.peak[0]);
+  for (const auto& kinds : told.cells)
+    for (const ForecastCell& cell : kinds) {
+      std::int64_t resident = 0, peak = 0;
+      for (const MemoryTerm& term : cell.resident_terms) resident += term.bytes;
+      for (const MemoryTerm& term : cell.peak_terms) peak += term.bytes;
+      EXPECT_EQ(resident, cell.resident);
+      EXPECT_EQ(peak, cell.peak);
+    }
+}
+
+}  // namespace
+}  // namespace trireme
