@@ -77,6 +77,7 @@ int dispatch(Process& process, const CommandLine& line) {
   if (line.command == "train") return train_command(process, line);
   if (line.command == "tokenize") return tokenize_command(process, line);
   if (line.command == "report") return report_command(process, line);
+  if (line.command == "memory") return memory_command(process, line);
   return doctor_command(process, line);
 }
 
@@ -88,7 +89,10 @@ int told(Process& process, const std::exception& error, int code) {
 
 int run(Process& process, int argc, char** argv) {
   try {
-    return dispatch(process, split_command_line({argv + 1, argv + argc}, {{.name = "json"}}));
+    const std::vector<std::string> arguments(argv + 1, argv + argc);
+    std::vector<Option> options{{.name = "json"}};
+    if (!arguments.empty() && arguments[0] == "memory") options.push_back({.name = "explain"});
+    return dispatch(process, split_command_line(arguments, options));
   } catch (const UsageError& error) {
     return told(process, error, 2);
   } catch (const std::exception& error) {

@@ -38,6 +38,7 @@ struct Process {
 // A subcommand: returns the exit code.
 int train_command(Process& process, const CommandLine& line);
 int tokenize_command(Process& process, const CommandLine& line);
+int memory_command(Process& process, const CommandLine& line);
 int doctor_command(Process& process, const CommandLine& line);
 int report_command(Process& process, const CommandLine& line);
 

@@ -8,6 +8,7 @@
 #include "framework/data/package_text.h"
 #include "framework/data/text_tokens.h"
 #include "recipes/cli/recipe_text.h"
+#include "recipes/commands/memory_text.h"
 #include "recipes/commands/process.h"
 #include "recipes/report/numbers.h"
 #include "recipes/train/measured_peak.h"
@@ -93,13 +94,14 @@ std::string next_steps(const CommandLine& line, const Recipe& recipe) {
 }
 
 void tell_end(Process& process, const CommandLine& line, const Recipe& recipe,
-              const TrainingEnd& end) {
+              const MemoryOutlook& memory, const TrainingEnd& end) {
   write_report(process.files, recipe.train.folder + "/report.json", end.report);
   if (line.options.contains("json")) {
     process.out << report_json(end.report) << std::flush;
     return;
   }
-  process.out << report_text(end.report) << "\n";
+  process.out << memory_kinds_text(memory, recipe, &end.report) << "\n"
+              << report_text(end.report) << "\n";
   if (!end.sample.empty())
     process.out << "Sample (it begins with "
                 << (recipe.data.validation > 0 ? "held-out" : "training") << " text)\n"
@@ -109,7 +111,7 @@ void tell_end(Process& process, const CommandLine& line, const Recipe& recipe,
 }
 
 void run_threads(Process& process, const CommandLine& line, const Recipe& recipe,
-                 const RunInputs& inputs) {
+                 const RunInputs& inputs, const MemoryOutlook& memory) {
   TrainingEnd end;
   const MeshShape mesh = mesh_shape(recipe);
   run_thread_ranks(
@@ -122,18 +124,18 @@ void run_threads(Process& process, const CommandLine& line, const Recipe& recipe
       },
       [&](int rank) { return rank_prefix(mesh, rank); });
   inputs.voice->finish();
-  tell_end(process, line, recipe, end);
+  tell_end(process, line, recipe, memory, end);
 }
 
 void run_mpi(Process& process, const CommandLine& line, const Recipe& recipe,
-             const RunInputs& inputs, Communicator& world) {
+             const RunInputs& inputs, const MemoryOutlook& memory, Communicator& world) {
   try {
     Trainer trainer(inputs, world);
     const TrainingEnd end = trainer.run();
     world.barrier();
     if (!inputs.voice) return;
     inputs.voice->finish();
-    tell_end(process, line, recipe, end);
+    tell_end(process, line, recipe, memory, end);
   } catch (const UsageError& error) {
     throw UsageError(rank_prefix(mesh_shape(recipe), world.rank()) + error.what());
   } catch (const std::exception& error) {
@@ -175,12 +177,18 @@ int train_command(Process& process, const CommandLine& line) {
   in_turn(world.get(), [&] { opened = open_data(process, recipe, *tokenizer); });
   resolve_for_machine(recipe, machine, opened.tokens->header().vocabulary);
   const TokenDataset data(opened.tokens, sample_options(recipe));
+  const MemoryOutlook memory =
+      memory_outlook(recipe, memory_limit(process.files, recipe.device.memory, machine.local_ranks),
+                     Detail::kBytes);
+  if (const std::string refusal = memory_refusal(memory, recipe); !refusal.empty())
+    throw UsageError(refusal);
 
   std::unique_ptr<RunVoice> voice;
   double peak = 0;
   if (first) {
     voice = std::make_unique<RunVoice>(process.files, recipe, process.err, process.terminal);
     voice->say(opening_lines(recipe, machine, data));
+    voice->say(verdict(memory) + "\n" + memory_kinds_text(memory, recipe));
     if (!opened.note.empty()) voice->say(opened.note);
     if (recipe.device.kind == "cpu")
       peak = measured_peak(
@@ -195,8 +203,8 @@ int train_command(Process& process, const CommandLine& line) {
                          .signals = process.signals,
                          .voice = voice.get(),
                          .measured_peak = peak};
-  world ? run_mpi(process, line, recipe, inputs, *world)
-        : run_threads(process, line, recipe, inputs);
+  world ? run_mpi(process, line, recipe, inputs, memory, *world)
+        : run_threads(process, line, recipe, inputs, memory);
   return 0;
 }
 

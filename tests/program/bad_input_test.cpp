@@ -165,7 +165,7 @@ TEST_F(BadInput, ValuesThatMeanNothing) {
 TEST_F(BadInput, AFailedRunLeavesNoResultsOfAnEarlierOne) {
   ASSERT_EQ(run_to_end(run_.train({"--train.trace=2"})).code, 0);
   ASSERT_TRUE(std::filesystem::exists(run_.folder() + "/report.json"));
-  expect_refused(run_to_end(run_.train({"--device.memory=200KiB"})), 1, {"would exceed the limit"});
+  expect_refused(run_to_end(run_.train({"--device.memory=250KiB"})), 1, {"would exceed the limit"});
   int events = 0;
   for (const auto& entry : std::filesystem::directory_iterator(run_.folder())) {
     const std::string name = entry.path().filename();
@@ -184,7 +184,7 @@ TEST_F(BadInput, DeviceMemoryTooSmall) {
     EXPECT_FALSE(std::filesystem::exists(run_.folder() + "/report.json"));
     EXPECT_EQ(text_of_file(run_.folder() + "/metrics.jsonl"), "");
   };
-  expect_table({"--device.memory=200KiB"}, "states alone do not fit. Try parallel.pipeline = 2");
+  expect_table({"--device.memory=250KiB"}, "states alone do not fit. Try parallel.pipeline = 2");
   // The states are four times 129 KiB.
   expect_table({"--device.memory=560KiB", "--batch.micro=4"}, "Try batch.micro = 2 (now 4)");
 }

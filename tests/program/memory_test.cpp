@@ -1,0 +1,97 @@
+// `trireme memory` from outside.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/program/harness/program_run.h"
+
+namespace trireme::testing {
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+class Memory : public ::testing::Test {
+ protected:
+  ProgramEnd memory(std::vector<std::string> words) {
+    words.insert(words.begin(), {program(), "memory"});
+    return run_to_end(words);
+  }
+  TinyRun run_;
+};
+
+TEST_F(Memory, FirstLineAndExitCodeSayWhetherItFits) {
+  const ProgramEnd fits = memory({run_.recipe(), "--device.memory=1GiB"});
+  EXPECT_EQ(fits.code, 0) << fits.err;
+  EXPECT_EQ(lines_of(fits.out)[0].rfind("FITS: ", 0), 0u) << fits.out;
+  EXPECT_EQ(fits.err, "");
+  const ProgramEnd not_so = memory({run_.recipe(), "--device.memory=100KiB"});
+  EXPECT_EQ(not_so.code, 1);
+  EXPECT_EQ(lines_of(not_so.out)[0].rfind("DOES NOT FIT: ", 0), 0u) << not_so.out;
+  EXPECT_TRUE(contains(not_so.out, "more than 100 KiB (device.memory = 100 KiB)")) << not_so.out;
+  for (const char* part : {"device parameters", "zero.stage, offload, recompute", "batch.micro",
+                           "batch.sequence", "model.layers"})
+    EXPECT_TRUE(contains(not_so.out, part)) << part;
+}
+
+TEST_F(Memory, WithoutAKeyTheMachineIsTheLimit) {
+  const ProgramEnd end = memory({run_.recipe()});
+  EXPECT_EQ(end.code, 0) << end.err;
+  const std::string first = lines_of(end.out)[0];
+  EXPECT_TRUE(contains(first, "(RAM ") || contains(first, "(cgroup limit ")) << first;
+}
+
+TEST_F(Memory, ExplainShowsFormulas) {
+  const ProgramEnd end = memory({run_.recipe(), "--explain", "--zero.stage=1"});
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_TRUE(contains(end.out, "model states on the device: 16 Psi + 16 Psi / N")) << end.out;
+}
+
+// A run told before, and measured after: the same numbers.
+TEST_F(Memory, AFolderShowsWhatWasMeasured) {
+  const ProgramEnd trained =
+      run_to_end(run_.train({"--parallel.data=2", "--zero.stage=2", "--train.steps=2",
+                             "--train.evaluate_every=0", "--train.sample_every=0"}));
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_TRUE(contains(trained.err, "FITS: ")) << trained.err;
+  EXPECT_TRUE(contains(trained.out, "measured")) << trained.out;
+  const ProgramEnd text = memory({run_.folder()});
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_TRUE(contains(text.out, "measured")) << text.out;
+  const ProgramEnd end = memory({run_.folder(), "--json"});
+  const nlohmann::json json = nlohmann::json::parse(end.out);
+  EXPECT_EQ(json["fits"], true);
+  int exact = 0;
+  for (const auto& kind : json["stages"][0]["device"]["kinds"]) {
+    EXPECT_EQ(kind["resident"] == kind["measured_resident"] || !kind["exact"], true) << kind;
+    exact += kind["exact"] == true && kind["peak"] == kind["measured_peak"];
+  }
+  EXPECT_EQ(exact, 5) << end.out;
+  EXPECT_EQ(json["table"].size(), 32u);
+  EXPECT_EQ(json["stages"][0]["device"]["formula"], "8 Psi + 24 Psi / N");
+}
+
+TEST_F(Memory, RefusesWhatIsNoRecipe) {
+  EXPECT_EQ(memory({"none.cfg"}).code, 2);
+  EXPECT_EQ(memory({run_.recipe(), "b.cfg"}).code, 2);
+  EXPECT_EQ(memory({run_.recipe(), "--model.layers=many"}).code, 2);
+  EXPECT_EQ(run_to_end({program(), "train", run_.recipe(), "--explain"}).code, 2);
+}
+
+// Layouts of other machines are planned here, without their ranks.
+TEST_F(Memory, PlansRanksThatAreNotHere) {
+  const ProgramEnd end = memory({run_.recipe(), "--parallel.data=64", "--batch.global=64",
+                                 "--parallel.launch=mpi", "--device.memory=1GiB"});
+  EXPECT_EQ(end.code, 0) << end.err;
+}
+
+TEST_F(Memory, TrainingIsRefusedBelowTheSmallestPossible) {
+  const ProgramEnd end = run_to_end(run_.train({"--device.memory=20KiB"}));
+  EXPECT_EQ(end.code, 2);
+  for (const char* part : {"device.memory = 20KiB", "not less than", "Try "})
+    EXPECT_TRUE(contains(end.err, part)) << end.err;
+}
+
+}  // namespace
+}  // namespace trireme::testing
