@@ -25,13 +25,18 @@ void each_cell(const Fn& fn) {
 
 std::string title(Tier tier, MemoryKind kind) { return join(name_of(tier), " ", name_of(kind)); }
 
-// What a run counted on the rank that a stage's forecast is of.
-const MemoryCell* counted(const RunReport* report, const Recipe& recipe, int stage, Tier tier,
-                          MemoryKind kind) {
+// What a run says of the rank that a stage's forecast is of.
+const RankReport* rank_in(const RunReport* report, const Recipe& recipe, int stage) {
   if (!report) return nullptr;
   const auto rank = static_cast<std::size_t>(rank_of(mesh_shape(recipe), {.pipeline = stage}));
-  if (rank >= report->ranks.size()) return nullptr;
-  const auto& memory = report->ranks[rank].memory;
+  return rank < report->ranks.size() ? &report->ranks[rank] : nullptr;
+}
+
+const MemoryCell* counted(const RunReport* report, const Recipe& recipe, int stage, Tier tier,
+                          MemoryKind kind) {
+  const RankReport* rank = rank_in(report, recipe, stage);
+  if (!rank) return nullptr;
+  const auto& memory = rank->memory;
   const auto kinds = memory.find(std::string(name_of(tier)));
   if (kinds == memory.end()) return nullptr;
   const auto cell = kinds->second.find(std::string(name_of(kind)));
@@ -71,10 +76,18 @@ std::string table_of_stage(const MemoryOutlook& outlook, const Recipe& recipe, i
   for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kDisk}) {
     const auto t = static_cast<std::size_t>(tier);
     if (told.peak[t] == 0) continue;
-    Row row{join(name_of(tier), " in all"), bytes_text(told.resident[t])};
-    if (measured) row.push_back("");
-    row.push_back(bytes_text(told.peak[t]));
-    rows.push_back(row);
+    const std::string name = join(name_of(tier), " in all");
+    const std::string resident = bytes_text(told.resident[t]), peak = bytes_text(told.peak[t]);
+    if (!measured) {
+      rows.push_back({name, resident, peak});
+      continue;
+    }
+    const RankReport* rank = rank_in(measured, recipe, stage);
+    const bool known = rank && rank->memory_total.contains(std::string(name_of(tier)));
+    const MemoryTotal total =
+        known ? rank->memory_total.at(std::string(name_of(tier))) : MemoryTotal{};
+    rows.push_back({name, resident, known ? bytes_text(total.resident) : "-", peak,
+                    known ? bytes_text(total.peak) : "-"});
   }
   return table_text(rows);
 }

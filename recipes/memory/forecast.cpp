@@ -204,19 +204,22 @@ class Walk {
   std::deque<std::int64_t> sent_forward_, sent_backward_;
 };
 
-std::vector<std::string> doubts_of(const ForecastRank& rank) {
+std::vector<std::string> doubts_of(const ForecastRank& rank, Transport transport) {
   std::vector<std::string> doubts{"workspace of kernels is not forecast"};
   if (!rank.all_trained())
     doubts.push_back("activations: the lists are of layers that are trained, some are frozen");
   if (rank.options.stage.offload.any())
     doubts.push_back("host communication: staging tiles of transfers are not counted");
+  if (transport == Transport::kMpi)
+    doubts.push_back("device communication: what MPI ranks stage for sums is not counted");
   return doubts;
 }
 
-bool is_exact(const ForecastRank& rank, Tier tier, MemoryKind kind) {
+bool is_exact(const ForecastRank& rank, Transport transport, Tier tier, MemoryKind kind) {
   if (kind == MemoryKind::kWorkspace || kind == MemoryKind::kKvCache) return false;
   if (tier == Tier::kHost && kind == MemoryKind::kCommunication)
     return !rank.options.stage.offload.any();
+  if (kind == MemoryKind::kCommunication && transport == Transport::kMpi) return false;
   const bool layers = tier == Tier::kDevice &&
                       (kind == MemoryKind::kActivations || kind == MemoryKind::kCommunication);
   return !layers || rank.all_trained();
@@ -244,7 +247,7 @@ void each_cell(Forecast& forecast, const Fn& fn) {
 }  // namespace
 
 Forecast forecast(const EngineOptions& options, const MeshShape& mesh, const MeshCoord& coord,
-                  Detail detail) {
+                  Detail detail, Transport transport) {
   const ForecastRank rank(options, mesh, coord);
   const bool terms = detail == Detail::kTerms;
   Tally tally(terms);
@@ -253,7 +256,7 @@ Forecast forecast(const EngineOptions& options, const MeshShape& mesh, const Mes
   Forecast result;
   each_cell(result, [&](Tier tier, MemoryKind kind, ForecastCell& cell) {
     cell.resident = tally.current(tier, kind);
-    cell.exact = is_exact(rank, tier, kind);
+    cell.exact = is_exact(rank, transport, tier, kind);
     if (terms) cell.resident_terms = tally.terms(tier, kind);
     result.resident[static_cast<std::size_t>(tier)] += cell.resident;
   });
@@ -277,7 +280,7 @@ Forecast forecast(const EngineOptions& options, const MeshShape& mesh, const Mes
                                        .gradients = rank.gradients,
                                        .wide = rank.wide,
                                        .moments = moments(options.optimizer.optimizer)});
-  result.doubts = doubts_of(rank);
+  result.doubts = doubts_of(rank, transport);
   return result;
 }
 

@@ -44,10 +44,12 @@ struct Forecast {
 
 // Without terms it is faster: for searches.
 enum class Detail : std::uint8_t { kTerms, kBytes };
+// Thread ranks read each other's tensors; MPI ranks stage sums, under communication on the device.
+enum class Transport : std::uint8_t { kThreads, kMpi };
 
 // Throws Error for what no run could do either: a list that cannot be cut, heads that cannot be
 // split, live parameters above their bound.
 Forecast forecast(const EngineOptions& options, const MeshShape& mesh, const MeshCoord& coord,
-                  Detail detail = Detail::kTerms);
+                  Detail detail = Detail::kTerms, Transport transport = Transport::kThreads);
 
 }  // namespace trireme

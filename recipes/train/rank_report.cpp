@@ -59,20 +59,13 @@ Formulas resident_formulas(Engine& engine) {
   return formulas;
 }
 
-// Kinds that do not grow within a step have their resident bytes as the peak's formula too.
-bool stays_within_step(const StageOptions& stage, Tier tier, MemoryKind kind) {
-  const StagePolicy policy = policy_of(stage.zero_stage);
-  if (kind == MemoryKind::kOptimizer || tier != Tier::kDevice)
-    return kind != MemoryKind::kCommunication;
-  return (kind == MemoryKind::kParameters && policy.whole_weights) ||
-         (kind == MemoryKind::kGradients && policy.whole_gradients &&
-          stage.offload.gradients == Tier::kDevice);
-}
-
-std::map<std::string, std::map<std::string, MemoryCell>> memory_of(Engine& engine,
-                                                                   const MemoryLedger& ledger) {
+std::map<std::string, std::map<std::string, MemoryCell>> memory_of(const Mesh& mesh, Engine& engine,
+                                                                   const MemoryLedger& ledger,
+                                                                   Transport transport) {
   std::map<std::string, std::map<std::string, MemoryCell>> memory;
   const Formulas formulas = resident_formulas(engine);
+  const Forecast told =
+      forecast(engine.options(), mesh.shape(), mesh.coord(), Detail::kBytes, transport);
   for (int t = 0; t < kTiers; ++t)
     for (int k = 0; k < kMemoryKinds; ++k) {
       const auto tier = static_cast<Tier>(t);
@@ -81,8 +74,7 @@ std::map<std::string, std::map<std::string, MemoryCell>> memory_of(Engine& engin
       MemoryCell cell{.resident = entry.resident, .peak = entry.peak};
       if (const auto formula = formulas.find({tier, kind}); formula != formulas.end()) {
         cell.formula_resident = formula->second;
-        if (stays_within_step(engine.options().stage, tier, kind))
-          cell.formula_peak = formula->second;
+        if (told.cell(tier, kind).exact) cell.formula_peak = told.cell(tier, kind).peak;
       }
       memory[std::string(name_of(tier))][std::string(name_of(kind))] = cell;
     }
@@ -104,11 +96,11 @@ std::map<std::string, MemoryTotal> totals_of(const MemoryLedger& ledger) {
 }  // namespace
 
 RankReport rank_report(const Mesh& mesh, Engine& engine, const MemoryLedger& ledger,
-                       const CountedTraffic& traffic) {
+                       const CountedTraffic& traffic, Transport transport) {
   RankReport report;
   const std::string prefix = rank_prefix(mesh.shape(), mesh.world().rank());
   report.name = prefix.substr(1, prefix.rfind(']') - 1);
-  report.memory = memory_of(engine, ledger);
+  report.memory = memory_of(mesh, engine, ledger, transport);
   report.memory_total = totals_of(ledger);
   const auto formulas = traffic_formulas(mesh, engine, traffic.steps, traffic.applied);
   for (const auto& [operation, entry] : traffic.bytes)

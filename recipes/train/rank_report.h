@@ -3,7 +3,8 @@
 // Formulas (ZeRO, arXiv 1910.02054, section 3), with Psi this rank's elements after tensor and
 // pipeline splits, padding included, and N data ranks: weights in the compute type, Psi or Psi / N
 // at stage 3; gradients in precision.gradients, Psi / N from stage 2 on; masters (where weights are
-// narrower than f32) and moments in f32 (f64 for f64), Psi / N from stage 1 on. Traffic:
+// narrower than f32) and moments in f32 (f64 for f64), Psi / N from stage 1 on. Peaks: the forecast
+// of this rank (recipes/memory/forecast.h), of kinds that it calls exact. Traffic:
 // traffic_formula.h.
 #pragma once
 
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "recipes/memory/forecast.h"
 #include "recipes/models/engine.h"
 #include "recipes/report/run_report.h"
 
@@ -26,7 +28,7 @@ struct CountedTraffic {
 };
 
 RankReport rank_report(const Mesh& mesh, Engine& engine, const MemoryLedger& ledger,
-                       const CountedTraffic& traffic);
+                       const CountedTraffic& traffic, Transport transport = Transport::kThreads);
 
 // Lines of words, for transport between ranks.
 std::string encode(const RankReport& report);

@@ -50,8 +50,11 @@ TrainingEnd Trainer::finish(bool stopped) {
   std::vector<double> spent = {busy_, walled_};
   for (const std::string& phase : phases) spent.push_back(time_[phase]);
   spent = reduce_values(world_, *backend_, spent, ReduceOp::kSum);
-  const std::vector<std::string> ranks = gather_texts(
-      world_, *backend_, encode(rank_report(mesh_, engine_, backend_->ledger(), traffic_)));
+  const Transport transport =
+      recipe_.parallel.launch == "mpi" ? Transport::kMpi : Transport::kThreads;
+  const std::vector<std::string> ranks =
+      gather_texts(world_, *backend_,
+                   encode(rank_report(mesh_, engine_, backend_->ledger(), traffic_, transport)));
   if (world_.rank() != 0) return end;
 
   RunReport& report = end.report;
