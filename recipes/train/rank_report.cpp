@@ -34,8 +34,9 @@ StateLayout state_layout(Engine& engine) {
 }
 
 // Of what lies on a tier between steps. On disk trailers and blocks of the slots come on top of the
-// states, and on the host the buffers of disk stores.
-Formulas resident_formulas(Engine& engine) {
+// states. What stays of activations (slots on disk) and communication (buffers of disk stores) is
+// the forecast's.
+Formulas resident_formulas(Engine& engine, const Forecast& told) {
   const StageOptions& stage = engine.options().stage;
   const DType wide = accumulation_type(stage.compute);
   const StateTypes types{.compute = size_of(stage.compute),
@@ -44,18 +45,17 @@ Formulas resident_formulas(Engine& engine) {
                          .moments = moments(engine.options().optimizer.optimizer)};
   Formulas formulas;
   for (const MemoryKind kind :
-       {MemoryKind::kParameters, MemoryKind::kGradients, MemoryKind::kOptimizer,
-        MemoryKind::kActivations, MemoryKind::kCommunication})
+       {MemoryKind::kParameters, MemoryKind::kGradients, MemoryKind::kOptimizer})
     formulas[{Tier::kDevice, kind}] = 0;
+  for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kDisk})
+    for (const MemoryKind kind : {MemoryKind::kActivations, MemoryKind::kCommunication})
+      formulas[{tier, kind}] = told.cell(tier, kind).resident;
   for (const StateTerm& term : state_terms(state_layout(engine), types))
     formulas[{term.tier, term.kind}] += term.bytes();
-  for (const TiledStore* store : engine.stores()) {
-    if (store->tier() != Tier::kDisk) continue;
-    formulas[{Tier::kDisk, store->shape().kind}] =
-        TiledStore::home_bytes(store->shape(), Tier::kDisk);
-    formulas[{Tier::kHost, MemoryKind::kCommunication}] +=
-        TiledStore::buffer_bytes(store->shape(), Tier::kDisk, stage.offload.buffers);
-  }
+  for (const TiledStore* store : engine.stores())
+    if (store->tier() == Tier::kDisk)
+      formulas[{Tier::kDisk, store->shape().kind}] =
+          TiledStore::home_bytes(store->shape(), Tier::kDisk);
   return formulas;
 }
 
@@ -63,9 +63,9 @@ std::map<std::string, std::map<std::string, MemoryCell>> memory_of(const Mesh& m
                                                                    const MemoryLedger& ledger,
                                                                    Transport transport) {
   std::map<std::string, std::map<std::string, MemoryCell>> memory;
-  const Formulas formulas = resident_formulas(engine);
   const Forecast told =
       forecast(engine.options(), mesh.shape(), mesh.coord(), Detail::kBytes, transport);
+  const Formulas formulas = resident_formulas(engine, told);
   for (int t = 0; t < kTiers; ++t)
     for (int k = 0; k < kMemoryKinds; ++k) {
       const auto tier = static_cast<Tier>(t);

@@ -163,6 +163,20 @@ TEST(Forecast, SaysWhatItCannotTell) {
   EXPECT_EQ(told.doubts.size(), 2u);
 }
 
+// What lies between steps is the arithmetic of the states, tier by tier.
+TEST(Forecast, ResidentIsTheFormula) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    EngineOptions options{.model = tiny_gpt2(), .global_batch = 8};
+    options.stage.zero_stage = stage;
+    options.stage.compute = DType::kBF16;
+    if (stage > 0) options.stage.offload.gradients = Tier::kHost;
+    const Forecast told = forecast(options, {4, 1, 2}, {});
+    EXPECT_EQ(told.resident[0], state_bytes(told.states, Tier::kDevice));
+    EXPECT_EQ(told.resident[1], state_bytes(told.states, Tier::kHost));
+    EXPECT_EQ(told.ranks, 4);
+  }
+}
+
 TEST(Forecast, TermsAddUp) {
   const EngineOptions options{.model = tiny_gpt2(), .global_batch = 8, .micro_batch = 2};
   const Forecast told = forecast(options, {2, 2, 1}, {});
