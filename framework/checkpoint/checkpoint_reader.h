@@ -1,0 +1,40 @@
+// Reads rectangles of logical arrays out of a verified checkpoint, whatever layout wrote it.
+//
+// Opening reads the manifest and compares names and sizes of all files; reading checks the hash of
+// every block that it touches, so nothing damaged is ever used. It reads by offsets from the
+// manifest, never through HDF5's virtual datasets (a missing source reads as zeros there). Values
+// are converted to the type asked for. Missing, changed, uncovered or doubly covered elements: an
+// Error naming the tensor. One reader may serve all ranks of a process.
+#pragma once
+
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "framework/checkpoint/manifest.h"
+
+namespace trireme {
+
+class CheckpointReader {
+ public:
+  CheckpointReader(Files& files, const std::string& folder);
+  ~CheckpointReader();
+
+  const Manifest& manifest() const;
+  // Arrays in it, by name.
+  std::vector<LogicalArray> arrays() const;
+  bool has(const ArrayName& name) const;
+  // Throws Error naming tensor and both shapes when the checkpoint's differs from `shape`.
+  void expect_shape(const ArrayName& name, const Shape& shape) const;
+  // The rectangle, row-major, converted to `dtype`.
+  void read(const ArrayName& name, const Rectangle& at, DType dtype, void* out) const;
+  // Reads and compares every byte of every file; returns a sentence per damaged file or piece.
+  std::vector<std::string> verify() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace trireme
