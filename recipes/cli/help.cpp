@@ -93,7 +93,7 @@ std::string overview() {
 
 std::string sections_line() {
   std::string text;
-  for (const Section& section : sections())
+  for (const KeySection& section : sections())
     text += (text.empty() ? "" : ", ") + std::string(section.name);
   return text;
 }
@@ -126,7 +126,7 @@ std::string help_text(std::string_view topic) {
            "--help WORD searches names and text.\n"
            "--json prints results as JSON where a person gets a table.\n";
   std::string word = lower(topic);
-  for (const Section& section : sections()) {
+  for (const KeySection& section : sections()) {
     if (section.name != word) continue;
     std::string text = std::string(section.name) + ": " + std::string(section.help) + "\n\n";
     for (const Key& key : keys())
@@ -136,7 +136,7 @@ std::string help_text(std::string_view topic) {
   std::string found = search(word);
   if (!found.empty()) return found;
   std::vector<std::string> names;
-  for (const Section& section : sections()) names.emplace_back(section.name);
+  for (const KeySection& section : sections()) names.emplace_back(section.name);
   std::string near = nearest_word(word, names);
   if (near.empty()) near = nearest_key(word);
   throw UsageError(join("help: no key speaks of \"", topic, "\"",

@@ -17,8 +17,8 @@ std::string Key::environment() const {
   return text;
 }
 
-std::span<const Section> sections() {
-  static constexpr std::array<Section, 12> kSections{{
+std::span<const KeySection> sections() {
+  static constexpr std::array<KeySection, 12> kSections{{
       {"model", "the network's shape"},
       {"data", "what it learns from"},
       {"batch", "how much it sees in a step"},

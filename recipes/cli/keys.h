@@ -56,11 +56,11 @@ struct Key {
   std::string environment() const;  // "TRIREME_OPTIMIZER_LR"
 };
 
-struct Section {
+struct KeySection {
   std::string_view name, help;
 };
 
-std::span<const Section> sections();
+std::span<const KeySection> sections();
 // In the order of the sections. Built once, never changed.
 const std::vector<Key>& keys();
 // Null if there is none.

@@ -96,7 +96,7 @@ class Parser {
   static std::string key_like(const std::string& name) {
     std::string lower;
     for (char c : name) lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    for (const Section& section : sections()) {
+    for (const KeySection& section : sections()) {
       std::string prefix = "trireme_" + std::string(section.name) + "_";
       if (name.starts_with("TRIREME_") && lower.starts_with(prefix))
         return std::string(section.name) + "." + lower.substr(prefix.size());

@@ -208,8 +208,6 @@ std::vector<std::string> doubts_of(const ForecastRank& rank, Transport transport
   std::vector<std::string> doubts{"workspace of kernels is not forecast"};
   if (!rank.all_trained())
     doubts.push_back("activations: the lists are of layers that are trained, some are frozen");
-  if (rank.options.stage.offload.any())
-    doubts.push_back("host communication: staging tiles of transfers are not counted");
   if (transport == Transport::kMpi)
     doubts.push_back("device communication: what MPI ranks stage for sums is not counted");
   return doubts;
@@ -217,9 +215,8 @@ std::vector<std::string> doubts_of(const ForecastRank& rank, Transport transport
 
 bool is_exact(const ForecastRank& rank, Transport transport, Tier tier, MemoryKind kind) {
   if (kind == MemoryKind::kWorkspace || kind == MemoryKind::kKvCache) return false;
-  if (tier == Tier::kHost && kind == MemoryKind::kCommunication)
-    return !rank.options.stage.offload.any();
-  if (kind == MemoryKind::kCommunication && transport == Transport::kMpi) return false;
+  if (tier == Tier::kDevice && kind == MemoryKind::kCommunication && transport == Transport::kMpi)
+    return false;
   const bool layers = tier == Tier::kDevice &&
                       (kind == MemoryKind::kActivations || kind == MemoryKind::kCommunication);
   return !layers || rank.all_trained();

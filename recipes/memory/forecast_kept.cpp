@@ -1,49 +1,9 @@
 #include "recipes/memory/forecast_kept.h"
 
-#include <algorithm>
-
 #include "framework/base/error.h"
 #include "offload/activation_stores.h"
 
 namespace trireme {
-
-namespace {
-
-// Most inputs that are kept at a time, as StageModel asks for slots.
-std::int64_t most_kept(const ForecastRank& rank) {
-  const std::vector<EntryPlan>& entries = rank.plan.entries;
-  const auto segment = [&](int entry) {
-    const bool inside = entry >= 0 && entry < static_cast<int>(entries.size());
-    return inside ? entries[static_cast<std::size_t>(entry)].segment : -1;
-  };
-  std::int64_t kept = 0, most = 0;
-  for (const Use& use : flatten(rank.actions, rank.plan.entries_per_chunk)) {
-    if (!entries[static_cast<std::size_t>(use.entry)].run_again) continue;
-    const int own = segment(use.entry);
-    if (use.kind == Use::Kind::kForward && segment(use.entry - 1) != own)
-      most = std::max(most, ++kept);
-    if (use.kind == Use::Kind::kBackward && segment(use.entry + 1) != own) --kept;
-  }
-  return most;
-}
-
-// The largest of one rank's pieces.
-std::int64_t slot_payload(const ForecastRank& rank) {
-  const std::vector<LayerSpec> list = layer_list(rank.options.model);
-  const StageOptions& stage = rank.options.stage;
-  const bool cut = stage.plan.sequence_parallel || stage.partition_activations;
-  const std::int64_t cuts = cut ? rank.mesh.tensor : 1;
-  std::int64_t most = 0;
-  for (const EntryPlan& entry : rank.plan.entries) {
-    if (!entry.run_again || entry.layer == 0) continue;
-    const Cut& input = list[entry.layer - 1].output;
-    const std::int64_t elements = rank.samples.front() * input.rows_per_sample * input.columns;
-    most = std::max(most, (elements + cuts - 1) / cuts * rank.wide);
-  }
-  return most;
-}
-
-}  // namespace
 
 PaperKept::PaperKept(const ForecastRank& rank, Tally& tally)
     : rank_(rank),
@@ -68,8 +28,14 @@ std::int64_t PaperKept::cut(std::int64_t bytes) const {
 
 void PaperKept::take_home() {
   if (tier_ != Tier::kDisk) return;
-  const std::int64_t slots = most_kept(rank_), payload = slot_payload(rank_);
+  const StagePlan& plan = rank_.plan;
+  const StageOptions& stage = rank_.options.stage;
+  const std::int64_t slots = plan.most_kept(flatten(rank_.actions, plan.entries_per_chunk));
   if (slots == 0) return;
+  const bool cut = stage.plan.sequence_parallel || stage.partition_activations;
+  const std::int64_t payload =
+      plan.largest_kept(layer_list(rank_.options.model), rank_.samples.front(),
+                        cut ? rank_.mesh.tensor : 1, accumulation_type(stage.compute));
   const std::int64_t slot = SlotFile::slot_bytes(payload);
   const int buffers = DiskActivations{}.buffers;
   tally_.take(tally_.label(Tier::kDisk, MemoryKind::kActivations, "kept inputs of segments",

@@ -18,7 +18,7 @@ std::string product(const std::string& elements, std::int64_t bytes) {
 }  // namespace
 
 PaperUnits::PaperUnits(const ForecastRank& rank, const std::vector<Use>& order, Tally& tally)
-    : rank_(rank), tally_(tally), states_(rank.plan.units.size()) {
+    : rank_(rank), tally_(tally), transfers_(rank, tally), states_(rank.plan.units.size()) {
   const StageOptions& stage = rank.options.stage;
   touches_ = rank.plan.touches(order, stage.plan.recompute == RecomputeMode::kSelective);
   if (!rank.policy.whole_weights) {
@@ -81,8 +81,7 @@ void PaperUnits::touch(Touch::Kind kind, int entry) {
         touches_.size());
   const std::size_t now = at_++;
   if (!rank_.policy.whole_weights) {
-    for (const int unit : gathers_.starts(now))
-      tally_.take(weights_[static_cast<std::size_t>(unit)], padded(unit) * rank_.compute);
+    if (kind == Touch::Kind::kEnter) enter(now);
     for (const int unit : gathers_.ends(now))
       tally_.give(weights_[static_cast<std::size_t>(unit)], padded(unit) * rank_.compute);
   }
@@ -90,6 +89,17 @@ void PaperUnits::touch(Touch::Kind kind, int entry) {
     if (kind == Touch::Kind::kBegin) begin(unit);
     if (kind == Touch::Kind::kEnd) end(unit);
   }
+}
+
+// As Residency does.
+void PaperUnits::enter(std::size_t now) {
+  for (const int unit : gathers_.starts(now)) {
+    tally_.take(weights_[static_cast<std::size_t>(unit)], padded(unit) * rank_.compute);
+    transfers_.load_weights(unit);
+  }
+  for (std::size_t i = now + 1; i < touches_.size(); ++i)
+    if (const std::vector<int>& coming = gathers_.starts(i); !coming.empty())
+      return transfers_.read_ahead(coming.front());
 }
 
 void PaperUnits::end_pass() const {
@@ -102,6 +112,8 @@ void PaperUnits::begin(int unit) {
   if (state.open++ > 0 || state.whole) return;
   state.whole = true;
   tally_.take(open_[static_cast<std::size_t>(unit)], padded(unit) * rank_.gradients);
+  if (rank_.policy.whole_gradients && state.accumulated)
+    transfers_.move_gradients(unit, {0, padded(unit)});
 }
 
 void PaperUnits::end(int unit) {
@@ -115,6 +127,8 @@ void PaperUnits::end(int unit) {
   if (state.open > 0 || !micro_batch_ends) return;
   if (!rank_.policy.whole_gradients || state.left == 0) return reduce(unit);
   state.whole = false;  // whole gradients go home until the next micro-batch
+  state.accumulated = true;
+  transfers_.move_gradients(unit, {0, padded(unit)});
   tally_.give(open_[static_cast<std::size_t>(unit)], padded(unit) * rank_.gradients);
 }
 
@@ -140,52 +154,65 @@ void PaperUnits::complete(int unit) {
   State& state = states_[index];
   if (!state.flying) return;
   state.flying = false;
+  const Range own = rank_.layouts[index].shard(rank_.shard_rank());
+  const bool whole = rank_.policy.whole_gradients;  // the piece is a part of them
+  if (!whole) tally_.give(flying_[index], padded(unit) * rank_.gradients);
+  if (gradients_away())
+    !whole&& state.accumulated ? transfers_.add_gradients(unit, own)
+                               : transfers_.move_gradients(unit, own);
+  if (whole) tally_.give(flying_[index], padded(unit) * rank_.gradients);
   state.accumulated = true;
-  tally_.give(flying_[index], padded(unit) * rank_.gradients);
   tally_.give(piece_[index], std::exchange(state.piece, 0));
-}
-
-void PaperUnits::passing(std::int64_t bytes, const std::string& name, const std::string& formula) {
-  const int label = tally_.label(kDevice, MemoryKind::kCommunication, name, formula);
-  tally_.take(label, bytes);
-  tally_.give(label, bytes);
 }
 
 // One flat buffer of what a descriptor sums over a group, of this rank's shard.
 void PaperUnits::sums(SumGroup group) {
+  struct Piece {
+    int unit;
+    Range part;
+  };
+  std::vector<Piece> pieces;
   std::int64_t elements = 0;
-  for (const FlatLayout& layout : rank_.layouts)
-    for (const Segment& segment : layout.segments())
-      if (segment.sum == group)
-        elements += intersect(segment.range, layout.shard(rank_.shard_rank())).size();
-  passing(elements * rank_.gradients, "flat buffer of sums over a group",
-          product("elements of the shard", rank_.gradients));
+  for (int unit = 0; unit < static_cast<int>(states_.size()); ++unit) {
+    const FlatLayout& layout = rank_.layouts[static_cast<std::size_t>(unit)];
+    for (const Segment& segment : layout.segments()) {
+      const Range own = intersect(segment.range, layout.shard(rank_.shard_rank()));
+      if (segment.sum != group || own.empty()) continue;
+      pieces.push_back({unit, own});
+      elements += own.size();
+    }
+  }
+  const int label =
+      tally_.label(kDevice, MemoryKind::kCommunication, "flat buffer of sums over a group",
+                   product("elements of the shard", rank_.gradients));
+  tally_.take(label, elements * rank_.gradients);
+  for (const Piece& piece : pieces) transfers_.move_gradients(piece.unit, piece.part);
+  tally_.give(label, elements * rank_.gradients);
+}
+
+// The own shard where it is at home elsewhere.
+void PaperUnits::sum_over_replicas(int unit) {
+  const auto index = static_cast<std::size_t>(unit);
+  if (rank_.replicas == 1 || !gradients_away() || !rank_.plan.units[index].trainable) return;
+  const int label = tally_.label(kDevice, MemoryKind::kCommunication, "shard summed over replicas",
+                                 product("Psi_unit / N", rank_.gradients));
+  tally_.take(label, shard(unit) * rank_.gradients);
+  transfers_.move_gradients(unit, rank_.layouts[index].shard(rank_.shard_rank()));
+  tally_.give(label, shard(unit) * rank_.gradients);
 }
 
 void PaperUnits::step() {
   for (int unit = 0; unit < static_cast<int>(states_.size()); ++unit) {
     complete(unit);
-    if (rank_.replicas > 1 && gradients_away() &&
-        rank_.plan.units[static_cast<std::size_t>(unit)].trainable)
-      passing(shard(unit) * rank_.gradients, "shard summed over replicas",
-              product("Psi_unit / N", rank_.gradients));
+    sum_over_replicas(unit);
   }
   sums(SumGroup::kTensor);
   const ModelOptions& model = rank_.options.model;
   if (model.family == Family::kDecoder && model.kv_heads < rank_.mesh.tensor)
     sums(SumGroup::kKvReplicas);
   if (rank_.mesh.pipeline > 1 && (rank_.first_stage() || rank_.last_stage())) sums(SumGroup::kEnds);
-  // An update on the device fetches tiles of what is at home elsewhere.
-  const OffloadTiers& tiers = rank_.options.stage.offload;
-  const std::int64_t each =
-      (gradients_away() ? rank_.gradients : 0) + (tiers.parameters != kDevice ? rank_.compute : 0);
-  const bool on_host = tiers.optimizer != kDevice && !rank_.states_store().arrays.empty();
-  if (each == 0 || on_host) return;
-  std::int64_t longest = 0;
-  for (int unit = 0; unit < static_cast<int>(states_.size()); ++unit)
-    if (rank_.plan.units[static_cast<std::size_t>(unit)].trainable)
-      longest = std::max(longest, std::min(tiers.tile, shard(unit)));
-  passing(longest * each, "tiles of gradients and weights", product("tile", each));
+  transfers_.squares();
+  transfers_.update();
 }
 
 }  // namespace trireme

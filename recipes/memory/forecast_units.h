@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "recipes/memory/forecast_rank.h"
+#include "recipes/memory/forecast_transfers.h"
 #include "recipes/memory/tally.h"
 
 namespace trireme {
@@ -34,6 +35,7 @@ class PaperUnits {
   std::int64_t shard(int unit) const { return padded(unit) / rank_.shards; }
   bool gradients_away() const { return rank_.options.stage.offload.gradients != Tier::kDevice; }
   bool opens() const { return !rank_.policy.whole_gradients || gradients_away(); }
+  void enter(std::size_t now);
   void begin(int unit);
   void end(int unit);
   void reduce(int unit);
@@ -41,10 +43,11 @@ class PaperUnits {
   void home(Tier tier, MemoryKind kind, const TiledShape& shape, const std::string& name,
             std::int64_t each, bool whole);
   void sums(SumGroup group);
-  void passing(std::int64_t bytes, const std::string& name, const std::string& formula);
+  void sum_over_replicas(int unit);
 
   const ForecastRank& rank_;
   Tally& tally_;
+  PaperTransfers transfers_;
   std::vector<Touch> touches_;
   GatherPlan gathers_;
   std::vector<State> states_;

@@ -6,39 +6,6 @@
 
 namespace trireme {
 
-namespace {
-
-// Most inputs of recomputed segments that are kept at a time.
-std::int64_t most_kept(const StagePlan& plan, const std::vector<Use>& order) {
-  const auto segment = [&](int entry) {
-    const bool inside = entry >= 0 && entry < static_cast<int>(plan.entries.size());
-    return inside ? plan.entries[static_cast<std::size_t>(entry)].segment : -1;
-  };
-  std::int64_t kept = 0, most = 0;
-  for (const Use& use : order) {
-    if (!plan.entries[static_cast<std::size_t>(use.entry)].run_again) continue;
-    const int own = segment(use.entry);
-    if (use.kind == Use::Kind::kForward && segment(use.entry - 1) != own)
-      most = std::max(most, ++kept);
-    if (use.kind == Use::Kind::kBackward && segment(use.entry + 1) != own) --kept;
-  }
-  return most;
-}
-
-std::int64_t largest_kept(const StagePlan& plan, const std::vector<LayerSpec>& list,
-                          std::int64_t samples, int cuts, DType wide) {
-  std::int64_t most = 0;
-  for (const EntryPlan& entry : plan.entries) {
-    if (!entry.run_again || entry.layer == 0) continue;
-    const Cut& input = list[entry.layer - 1].output;
-    const std::int64_t elements = samples * input.rows_per_sample * input.columns;
-    most = std::max(most, (elements + cuts - 1) / cuts * size_of(wide));
-  }
-  return most;
-}
-
-}  // namespace
-
 StageModel::StageModel(const ModelOptions& model, const Bounds& bounds, int chunks, Mesh& mesh,
                        Backend& backend, const StageOptions& options, const ActionList& actions,
                        std::int64_t micro_samples, OffloadPlace* place)
@@ -112,9 +79,9 @@ void StageModel::make_activation_store(Backend& backend, const Mesh& mesh, Offlo
   const bool cut_rows = options_.plan.sequence_parallel || options_.partition_activations;
   if (options_.offload.activations != Tier::kDevice)
     home_store_ = place->activations(
-        {.slots = most_kept(plan_, order),
-         .slot_bytes = largest_kept(plan_, list, micro_samples, cut_rows ? mesh.shape().tensor : 1,
-                                    accumulation_type(options_.compute))});
+        {.slots = plan_.most_kept(order),
+         .slot_bytes = plan_.largest_kept(list, micro_samples, cut_rows ? mesh.shape().tensor : 1,
+                                          accumulation_type(options_.compute))});
   if (options_.partition_activations)
     cut_store_ = partition_activations(backend, mesh.tensor(), *home_store_);
 }

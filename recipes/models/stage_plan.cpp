@@ -141,4 +141,32 @@ std::int64_t StagePlan::padding(const std::vector<FlatLayout>& layouts) const {
   return padding;
 }
 
+std::int64_t StagePlan::most_kept(const std::vector<Use>& order) const {
+  const auto segment = [&](int entry) {
+    const bool inside = entry >= 0 && entry < static_cast<int>(entries.size());
+    return inside ? entries[static_cast<std::size_t>(entry)].segment : -1;
+  };
+  std::int64_t kept = 0, most = 0;
+  for (const Use& use : order) {
+    if (!entries[static_cast<std::size_t>(use.entry)].run_again) continue;
+    const int own = segment(use.entry);
+    if (use.kind == Use::Kind::kForward && segment(use.entry - 1) != own)
+      most = std::max(most, ++kept);
+    if (use.kind == Use::Kind::kBackward && segment(use.entry + 1) != own) --kept;
+  }
+  return most;
+}
+
+std::int64_t StagePlan::largest_kept(const std::vector<LayerSpec>& list, std::int64_t samples,
+                                     int cuts, DType dtype) const {
+  std::int64_t most = 0;
+  for (const EntryPlan& entry : entries) {
+    if (!entry.run_again || entry.layer == 0) continue;
+    const Cut& input = list[entry.layer - 1].output;
+    const std::int64_t elements = samples * input.rows_per_sample * input.columns;
+    most = std::max(most, (elements + cuts - 1) / cuts * size_of(dtype));
+  }
+  return most;
+}
+
 }  // namespace trireme

@@ -58,6 +58,13 @@ struct StagePlan {
   // Elements that a unit's layout adds to those of the logical model: its own padding and that of
   // sections (vocabulary).
   std::int64_t padding(const std::vector<FlatLayout>& layouts) const;
+
+  // Most inputs of segments that are run again that are kept at a time.
+  std::int64_t most_kept(const std::vector<Use>& order) const;
+  // Bytes of the largest of them in `dtype`, for micro-batches of `samples`; of the largest piece
+  // when each is cut into `cuts`.
+  std::int64_t largest_kept(const std::vector<LayerSpec>& list, std::int64_t samples, int cuts,
+                            DType dtype) const;
 };
 
 // `tensor` is only asked for rank and size; `bounds` cut the list into pipeline x chunks parts.

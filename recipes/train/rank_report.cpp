@@ -60,7 +60,7 @@ Formulas resident_formulas(Engine& engine, const Forecast& told) {
 }
 
 std::map<std::string, std::map<std::string, MemoryCell>> memory_of(const Mesh& mesh, Engine& engine,
-                                                                   const MemoryLedger& ledger,
+                                                                   const StepMemory& counted,
                                                                    Transport transport) {
   std::map<std::string, std::map<std::string, MemoryCell>> memory;
   const Forecast told =
@@ -70,7 +70,7 @@ std::map<std::string, std::map<std::string, MemoryCell>> memory_of(const Mesh& m
     for (int k = 0; k < kMemoryKinds; ++k) {
       const auto tier = static_cast<Tier>(t);
       const auto kind = static_cast<MemoryKind>(k);
-      const MemoryLedger::Entry entry = ledger.entry(tier, kind);
+      const MemoryLedger::Entry entry = counted.entry(tier, kind);
       MemoryCell cell{.resident = entry.resident, .peak = entry.peak};
       if (const auto formula = formulas.find({tier, kind}); formula != formulas.end()) {
         cell.formula_resident = formula->second;
@@ -81,13 +81,13 @@ std::map<std::string, std::map<std::string, MemoryCell>> memory_of(const Mesh& m
   return memory;
 }
 
-std::map<std::string, MemoryTotal> totals_of(const MemoryLedger& ledger) {
+std::map<std::string, MemoryTotal> totals_of(const StepMemory& counted) {
   std::map<std::string, MemoryTotal> totals;
   for (int t = 0; t < kTiers; ++t) {
     const auto tier = static_cast<Tier>(t);
-    MemoryTotal total{.peak = ledger.peak(tier)};
+    MemoryTotal total{.peak = counted.peak(tier)};
     for (int k = 0; k < kMemoryKinds; ++k)
-      total.resident += ledger.entry(tier, static_cast<MemoryKind>(k)).resident;
+      total.resident += counted.entry(tier, static_cast<MemoryKind>(k)).resident;
     totals[std::string(name_of(tier))] = total;
   }
   return totals;
@@ -95,13 +95,13 @@ std::map<std::string, MemoryTotal> totals_of(const MemoryLedger& ledger) {
 
 }  // namespace
 
-RankReport rank_report(const Mesh& mesh, Engine& engine, const MemoryLedger& ledger,
+RankReport rank_report(const Mesh& mesh, Engine& engine, const StepMemory& counted,
                        const CountedTraffic& traffic, Transport transport) {
   RankReport report;
   const std::string prefix = rank_prefix(mesh.shape(), mesh.world().rank());
   report.name = prefix.substr(1, prefix.rfind(']') - 1);
-  report.memory = memory_of(mesh, engine, ledger, transport);
-  report.memory_total = totals_of(ledger);
+  report.memory = memory_of(mesh, engine, counted, transport);
+  report.memory_total = totals_of(counted);
   const auto formulas = traffic_formulas(mesh, engine, traffic.steps, traffic.applied);
   for (const auto& [operation, entry] : traffic.bytes)
     report.traffic[operation] = {.bytes = entry.bytes, .calls = entry.calls};

@@ -3,8 +3,9 @@
 // Formulas (ZeRO, arXiv 1910.02054, section 3), with Psi this rank's elements after tensor and
 // pipeline splits, padding included, and N data ranks: weights in the compute type, Psi or Psi / N
 // at stage 3; gradients in precision.gradients, Psi / N from stage 2 on; masters (where weights are
-// narrower than f32) and moments in f32 (f64 for f64), Psi / N from stage 1 on. Peaks: the forecast
-// of this rank (recipes/memory/forecast.h), of kinds that it calls exact. Traffic:
+// narrower than f32) and moments in f32 (f64 for f64), Psi / N from stage 1 on. Peaks are those of
+// steps, and theirs the forecast of this rank (recipes/memory/forecast.h), of kinds that it calls
+// exact; without one where layers are frozen, whose lists are not told. Traffic:
 // traffic_formula.h.
 #pragma once
 
@@ -15,6 +16,7 @@
 #include "recipes/memory/forecast.h"
 #include "recipes/models/engine.h"
 #include "recipes/report/run_report.h"
+#include "recipes/train/step_memory.h"
 
 namespace trireme {
 
@@ -27,7 +29,7 @@ struct CountedTraffic {
   void add(const Traffic& before, const Traffic& now);
 };
 
-RankReport rank_report(const Mesh& mesh, Engine& engine, const MemoryLedger& ledger,
+RankReport rank_report(const Mesh& mesh, Engine& engine, const StepMemory& counted,
                        const CountedTraffic& traffic, Transport transport = Transport::kThreads);
 
 // Lines of words, for transport between ranks.

@@ -33,6 +33,7 @@ Trainer::Trainer(const RunInputs& inputs, Communicator& world) try
       recipe_(inputs.recipe),
       world_(world),
       backend_(attached_backend(recipe_, world)),
+      memory_(backend_->ledger()),
       mesh_(world, mesh_shape(recipe_)),
       trace_(world, [this] { return now(); }),
       engine_(engine_options(recipe_), mesh_, *backend_, resources()),
@@ -84,13 +85,14 @@ EngineStep Trainer::step(std::int64_t index) {
   const Traffic before = world_.traffic();
   const bool traced = parse_step_range(recipe_.train.trace).contains(index + 1);
   if (traced) trace_.begin_step();
+  memory_.begin_step();
   const double begin = now();
   const EngineStep result = engine_.train(index, training_samples(), inputs_.signals.load() > 0);
   const double end = now();
   traffic_.add(before, world_.traffic());
   traffic_.steps++;
   traffic_.applied += result.optimizer.skipped ? 0 : 1;
-  backend_->ledger().mark_resident();
+  memory_.end_step();
 
   double busy = 0;
   for (const ActionSpan& span : engine_.runner().spans()) {
@@ -126,7 +128,7 @@ void Trainer::note_skip(const EngineStep& result, std::int64_t index) {
 }
 
 void Trainer::speak(const EngineStep& result, std::int64_t index, double seconds) {
-  const auto peak = static_cast<double>(backend_->ledger().peak(Tier::kDevice));
+  const auto peak = static_cast<double>(memory_.peak(Tier::kDevice));
   const double memory = reduce_values(world_, *backend_, {peak}, ReduceOp::kMax)[0];
   const std::vector<double> spent =
       reduce_values(world_, *backend_, {busy_, walled_}, ReduceOp::kSum);

@@ -16,6 +16,7 @@
 #include "recipes/cli/recipe.h"
 #include "recipes/train/rank_report.h"
 #include "recipes/train/run_voice.h"
+#include "recipes/train/step_memory.h"
 #include "recipes/train/step_trace.h"
 
 namespace trireme {
@@ -63,6 +64,7 @@ class Trainer {
   const Recipe& recipe_;
   Communicator& world_;
   std::unique_ptr<Backend> backend_;
+  StepMemory memory_;
   Mesh mesh_;
   StepTrace trace_;  // outlives the engine, whose unfinished messages report to it
   Engine engine_;

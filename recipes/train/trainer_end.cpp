@@ -52,9 +52,8 @@ TrainingEnd Trainer::finish(bool stopped) {
   spent = reduce_values(world_, *backend_, spent, ReduceOp::kSum);
   const Transport transport =
       recipe_.parallel.launch == "mpi" ? Transport::kMpi : Transport::kThreads;
-  const std::vector<std::string> ranks =
-      gather_texts(world_, *backend_,
-                   encode(rank_report(mesh_, engine_, backend_->ledger(), traffic_, transport)));
+  const std::vector<std::string> ranks = gather_texts(
+      world_, *backend_, encode(rank_report(mesh_, engine_, memory_, traffic_, transport)));
   if (world_.rank() != 0) return end;
 
   RunReport& report = end.report;

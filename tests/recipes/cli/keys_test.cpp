@@ -100,7 +100,7 @@ TEST_P(EveryKey, RowIsComplete) {
   EXPECT_EQ(find_key(key().full_name()), &key());
   auto all = sections();
   EXPECT_TRUE(std::any_of(all.begin(), all.end(),
-                          [&](const Section& section) { return section.name == key().section; }));
+                          [&](const KeySection& section) { return section.name == key().section; }));
   EXPECT_EQ(key().type == KeyType::kChoice, !key().values.empty());
 }
 

@@ -23,19 +23,26 @@ std::string differences(const Task& task, const Layout& layout, Bytes& held) {
   std::string text;
   const SampleSource source = random_samples(task.model, task.seed);
   run_layout(task, layout, [&](Rank& rank) {
-    for (int step = 0; step < 3; ++step) rank.engine.train(step, source, false);
-    rank.backend.ledger().mark_resident();
-    const RankReport report = rank_report(rank.mesh, rank.engine, rank.backend.ledger(), {});
-    std::scoped_lock lock(mutex);
-    for (const auto& [kind, cell] : report.memory.at("device")) {
-      if (cell.formula_resident && *cell.formula_resident != cell.resident)
-        text += join(report.name, ": ", kind, " ", cell.resident, " bytes, formula ",
-                     *cell.formula_resident, "\n");
-      if (cell.formula_peak && *cell.formula_peak != cell.peak)
-        text += join(report.name, ": ", kind, " peak ", cell.peak, " bytes, formula ",
-                     *cell.formula_peak, "\n");
-      if (rank.first() && cell.formula_resident) held.resident += cell.resident;
+    StepMemory memory(rank.backend.ledger());
+    for (int step = 0; step < 3; ++step) {
+      memory.begin_step();
+      rank.engine.train(step, source, false);
+      memory.end_step();
+      rank.engine.evaluate(200, source);  // loads more ids than a step: not told
     }
+    const RankReport report = rank_report(rank.mesh, rank.engine, memory, {});
+    std::scoped_lock lock(mutex);
+    for (const auto& [tier, kinds] : report.memory)
+      for (const auto& [kind, cell] : kinds) {
+        if (cell.formula_resident && *cell.formula_resident != cell.resident)
+          text += join(report.name, ": ", tier, " ", kind, " ", cell.resident, " bytes, formula ",
+                       *cell.formula_resident, "\n");
+        if (cell.formula_peak && *cell.formula_peak != cell.peak)
+          text += join(report.name, ": ", tier, " ", kind, " peak ", cell.peak, " bytes, formula ",
+                       *cell.formula_peak, "\n");
+        if (rank.first() && tier == "device" && cell.formula_resident)
+          held.resident += cell.resident;
+      }
     if (rank.first())
       held.psi = rank.engine.stage().elements(), held.ranks = rank.mesh.data().size();
   });
@@ -80,6 +87,32 @@ TEST(Memory, NarrowGradientsHaveThePapersFormulas) {
     expect_formula(compute, 2, {2, 14}, true);
     expect_formula(compute, 3, {0, 16}, true);
   }
+}
+
+// Every cell that has a formula has its bytes, on all tiers; only the workspace has none.
+TEST(Memory, MovedStatesAndInputsHaveTheFormulas) {
+  for (const Tier tier : {Tier::kHost, Tier::kDisk}) {
+    Bytes held;
+    const Layout layout{
+        .mesh = {2, 1, 2},
+        .micro = 3,
+        .recompute = RecomputeMode::kFull,
+        .zero_stage = 3,
+        .offload = {.optimizer = tier, .gradients = tier, .parameters = tier, .activations = tier}};
+    EXPECT_EQ(differences({.model = tiny_gpt2(), .compute = DType::kBF16}, layout, held), "");
+    EXPECT_EQ(held.resident, 0);
+  }
+}
+
+TEST(Memory, FrozenLayersHaveNoFormulaOfActivations) {
+  const Task task{.model = tiny_gpt2(),
+                  .frozen = [](const std::string& name) { return name.starts_with("layers.1"); }};
+  run_layout(task, {.micro = 3}, [&](Rank& rank) {
+    const StepMemory memory(rank.backend.ledger());
+    const auto cells = rank_report(rank.mesh, rank.engine, memory, {}).memory.at("device");
+    EXPECT_FALSE(cells.at("activations").formula_peak);
+    EXPECT_TRUE(cells.at("gradients").formula_peak);
+  });
 }
 
 }  // namespace
