@@ -8,7 +8,7 @@
 
 #include <vector>
 
-#include "framework/backend/rounding.h"
+#include "framework/base/rounding.h"
 #include "framework/base/error.h"
 #include "framework/base/tensor.h"
 

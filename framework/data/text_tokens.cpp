@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "framework/base/error.h"
-#include "framework/data/content_hash.h"
+#include "framework/base/storage/content_hash.h"
 #include "framework/data/token_file.h"
 
 namespace trireme {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "framework/base/files.h"
-#include "framework/data/content_hash.h"
+#include "framework/base/storage/content_hash.h"
 #include "framework/data/token_header.h"
 
 namespace trireme {

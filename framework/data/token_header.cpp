@@ -1,13 +1,12 @@
 #include "framework/data/token_header.h"
 
-#include <hdf5.h>
-
 #include <array>
 #include <cstring>
 #include <utility>
 
 #include "framework/base/error.h"
-#include "framework/data/hdf5_driver.h"
+#include "framework/base/storage/hdf5_driver.h"
+#include "framework/base/storage/hdf5_handle.h"
 #include "framework/data/token_seal.h"
 
 namespace trireme {
@@ -17,21 +16,7 @@ namespace {
 constexpr std::int64_t kHashDigits = 32;
 constexpr std::int64_t kNameLength = 64;
 
-// Owns one HDF5 handle.
-class Handle {
- public:
-  Handle(hid_t id, herr_t (*close)(hid_t)) : id_(id), close_(close) {}
-  ~Handle() {
-    if (id_ >= 0) close_(id_);
-  }
-  Handle(const Handle&) = delete;
-  Handle& operator=(const Handle&) = delete;
-  operator hid_t() const { return id_; }
-
- private:
-  hid_t id_;
-  herr_t (*close_)(hid_t);
-};
+using Handle = Hdf5Handle;
 
 hid_t stored_type(std::int64_t width) {
   if (width == 1) return H5T_STD_U8LE;

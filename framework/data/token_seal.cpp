@@ -4,7 +4,7 @@
 #include <string>
 
 #include "framework/base/error.h"
-#include "framework/data/content_hash.h"
+#include "framework/base/storage/content_hash.h"
 
 namespace trireme {
 

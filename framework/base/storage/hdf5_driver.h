@@ -1,5 +1,5 @@
 // libhdf5 on top of File: a virtual file driver, so that HDF5 too goes through the one door to the
-// file system. Only included by sources of framework/data.
+// file system.
 //
 // A failed write is recorded and answered with success: libhdf5's own failure paths may keep
 // handles open and flush them when the program exits, into a File that is long gone. So after

@@ -1,4 +1,4 @@
-#include "framework/data/hdf5_driver.h"
+#include "framework/base/storage/hdf5_driver.h"
 
 #include <hdf5.h>
 
