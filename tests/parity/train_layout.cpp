@@ -150,14 +150,16 @@ EngineOptions engine_options(const Task& task, const Layout& layout) {
 void run_layout(const Task& task, const Layout& layout, const std::function<void(Rank&)>& body) {
   const auto scratch =
       layout.offload.on_disk() ? std::make_unique<testing::TemporaryFolder>() : nullptr;
-  run_thread_ranks(layout.mesh.ranks(), {.timeout_seconds = 120}, [&](Communicator& world) {
+  run_thread_ranks(layout.mesh.ranks(), {.timeout_seconds = 120}, [&](Communicator& plain) {
     auto ledger = std::make_shared<MemoryLedger>();
+    const std::unique_ptr<Communicator> seen = task.network ? task.network(plain) : nullptr;
+    Communicator& world = seen ? *seen : plain;
     {
       const auto backend = task.backend(ledger);
       world.attach(*backend);
       Mesh mesh(world, layout.mesh);
       const auto host = make_reference_backend(ledger);
-      const auto files = real_files();
+      const auto files = task.files();
       const bool disk = layout.offload.on_disk();
       EngineResources resources{.host = host.get(), .files = files.get()};
       if (disk) resources.folder = {.folder = scratch->path(), .name = join("rank-", world.rank())};

@@ -46,6 +46,9 @@ struct Task {
   std::function<bool(const std::string&)> frozen = {};
   std::function<std::unique_ptr<Backend>(std::shared_ptr<MemoryLedger>)> backend =
       make_reference_backend;
+  // What a rank sees of its files and of its peers; a fault or a delay may be put between.
+  std::function<std::unique_ptr<Files>()> files = real_files;
+  std::function<std::unique_ptr<Communicator>(Communicator& world)> network = {};  // empty: as is
 };
 
 // One rank of a layout.
