@@ -32,4 +32,13 @@ void LossScaler::update(bool overflow) {
   lives_ = options_.hysteresis;
 }
 
+void LossScaler::restore(const LossScalerState& state) {
+  if (!options_.dynamic) return;
+  check(state.scale > 0 && state.lives >= 1 && state.good >= 0, "loss scale: ", state.scale,
+        " with ", state.lives, " lives after ", state.good, " good steps is no state of a scaler");
+  scale_ = state.scale;
+  lives_ = std::min(state.lives, options_.hysteresis);
+  good_ = std::min(state.good, options_.window - 1);
+}
+
 }  // namespace trireme

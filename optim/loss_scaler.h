@@ -27,6 +27,12 @@ struct LossScaleOptions {
   double minimum = 1;           // above 0, at most `initial`
 };
 
+// What update() remembers: all of it, for a checkpoint.
+struct LossScalerState {
+  double scale = 1;
+  std::int64_t lives = 1, good = 0;
+};
+
 class LossScaler {
  public:
   // Throws Error for numbers outside the ranges above.
@@ -34,6 +40,10 @@ class LossScaler {
 
   double scale() const { return scale_; }  // of the next backward
   void update(bool overflow);              // once for each step
+
+  LossScalerState state() const { return {scale_, lives_, good_}; }
+  // Goes on from there. Of a fixed scale nothing is taken. Throws Error for impossible numbers.
+  void restore(const LossScalerState& state);
 
  private:
   LossScaleOptions options_;

@@ -5,9 +5,13 @@
 
 namespace trireme {
 
+std::vector<std::string> moment_names(const OptimizerOptions& options) {
+  if (options.kind != OptimizerKind::kSgd) return {"exp_avg", "exp_avg_sq"};
+  return options.momentum > 0 ? std::vector<std::string>{"momentum"} : std::vector<std::string>{};
+}
+
 int moments(const OptimizerOptions& options) {
-  if (options.kind != OptimizerKind::kSgd) return 2;
-  return options.momentum > 0 ? 1 : 0;
+  return static_cast<int>(moment_names(options).size());
 }
 
 namespace {

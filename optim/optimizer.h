@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "framework/backend/backend.h"
@@ -38,6 +39,8 @@ struct OptimizerStep {
 
 // State tensors per element beside the master: 2, or 1 or 0 for SGD with and without momentum.
 int moments(const OptimizerOptions& options);
+// Their names in checkpoints, those of PyTorch: exp_avg and exp_avg_sq, or momentum.
+std::vector<std::string> moment_names(const OptimizerOptions& options);
 
 void apply(Backend& backend, const OptimizerOptions& options, const OptimizerStep& step,
            const OptimizerRange& range);

@@ -96,10 +96,12 @@ void FlatHome::add(Range part, const Tensor& x) const {
 }
 
 void FlatHome::fetch(Range part, const Tensor& to) const {
+  if (on_device()) return places_.device->download(slice(part), to.data());
   store_->read(part_, array_, local(part), to);
 }
 
 void FlatHome::keep(Range part, const Tensor& from) const {
+  if (on_device()) return places_.device->upload(from.data(), slice(part));
   store_->write(part_, array_, local(part), from);
 }
 

@@ -47,7 +47,7 @@ class FlatHome {
   void save(Range part, const Tensor& from) const;
   // Elements `part` += a device tensor of their type.
   void add(Range part, const Tensor& x) const;
-  // To and from host tensors. Away from the device only.
+  // To and from host tensors of the home's type.
   void fetch(Range part, const Tensor& to) const;
   void keep(Range part, const Tensor& from) const;
   // values[i] becomes element at + i; what is outside the range is left out.

@@ -38,10 +38,11 @@ ZeroOptimizer::ZeroOptimizer(std::vector<Unit*> units, Backend& backend, const M
     : backend_(backend),
       mesh_(mesh),
       options_(options),
+      units_(std::move(units)),
       sums_(backend.zeros({4}, DType::kF64, MemoryKind::kWorkspace)) {
   if (!options_.host) options_.host = &backend;
-  for (Unit* unit : units) states_.push_back(make_state(*unit, states_.size()));
-  if (on_host()) options_.store->flush();
+  for (Unit* unit : units_) states_.push_back(make_state(*unit, states_.size()));
+  flush();
 }
 
 // Masters and moments of all elements, or of the own shard.
@@ -59,7 +60,32 @@ ZeroOptimizer::State ZeroOptimizer::make_state(Unit& unit, std::size_t index) {
 
 void ZeroOptimizer::load_values(const SectionSource& source) {
   for (const State& state : states_) state.unit->load_values(source, state.master());
+  flush();
+}
+
+std::vector<std::string> ZeroOptimizer::array_names() const {
+  std::vector<std::string> names = {"value"};
+  for (std::string& name : moment_names(options_.optimizer)) names.push_back(std::move(name));
+  return names;
+}
+
+FlatHome ZeroOptimizer::array(std::size_t unit, const std::string& name) const {
+  const State& state = states_[unit];
+  if (name == "value") return state.own_master ? state.master() : state.unit->weights();
+  const std::vector<std::string> names = moment_names(options_.optimizer);
+  for (std::size_t i = 0; i < names.size() && !state.arrays.empty(); ++i)
+    if (names[i] == name) return state.arrays[i + (state.own_master ? 1 : 0)];
+  return {};
+}
+
+void ZeroOptimizer::restore(const Progress& progress) {
+  taken_ = progress.steps_taken;
+  scaler_.restore(progress.scaler);
+}
+
+void ZeroOptimizer::flush() {
   if (on_host()) options_.store->flush();
+  for (const Unit* unit : units_) unit->weights().flush();
 }
 
 bool ZeroOptimizer::has_group(SumGroup group) const {

@@ -78,6 +78,21 @@ class ZeroOptimizer {
   // Replaces the weights of all units, and their masters, which keep what narrow weights round off.
   void load_values(const SectionSource& source);
 
+  // For checkpoints (zero/train_state.h). What is kept of a unit beside its weights, by name:
+  // "value" is the master, or the weights where those are wide or not trained; then the moments of
+  // what is trained. The home is undefined where nothing of that name is kept.
+  const std::vector<Unit*>& units() const { return units_; }
+  std::vector<std::string> array_names() const;
+  FlatHome array(std::size_t unit, const std::string& name) const;
+  // The counts of a step: updates made, and the loss scale.
+  struct Progress {
+    std::int64_t steps_taken = 0;
+    LossScalerState scaler;
+  };
+  Progress progress() const { return {taken_, scaler_.state()}; }
+  void restore(const Progress& progress);
+  void flush();  // after arrays were written
+
  private:
   struct State {
     Unit* unit;
@@ -105,6 +120,7 @@ class ZeroOptimizer {
   Backend& backend_;
   const Mesh& mesh_;
   ZeroOptions options_;
+  std::vector<Unit*> units_;
   std::vector<State> states_;
   Tensor sums_;  // (4) f64: bad, sum of squares, stop, loss
   std::int64_t taken_ = 0;

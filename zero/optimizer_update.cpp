@@ -62,8 +62,7 @@ Tensor ZeroOptimizer::operand(const FlatHome& home, Range part, bool filled) {
   if (on_host()) {
     x = allocate_on_host(backend_.shared_ledger(), {part.size()}, home.dtype(),
                          MemoryKind::kCommunication);
-    if (filled && home.on_device()) backend_.download(home.slice(part), x.data());
-    if (filled && !home.on_device()) home.fetch(part, x);
+    if (filled) home.fetch(part, x);
   } else {
     x = backend_.allocate({part.size()}, home.dtype(), MemoryKind::kCommunication);
     if (filled) home.load(part, x);
@@ -72,9 +71,8 @@ Tensor ZeroOptimizer::operand(const FlatHome& home, Range part, bool filled) {
 }
 
 void ZeroOptimizer::give_back(const FlatHome& home, Range part, const Tensor& x) {
-  if (!on_host() && home.on_device()) return;
-  if (!on_host()) return home.save(part, x);
-  home.on_device() ? backend_.upload(x.data(), home.slice(part)) : home.keep(part, x);
+  if (on_host()) return home.keep(part, x);
+  if (!home.on_device()) home.save(part, x);
 }
 
 // `arrays` hold elements `part` of the states, where the maths is.
