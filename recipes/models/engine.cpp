@@ -88,8 +88,8 @@ void Engine::make_optimizer() {
   optimizer_ = std::make_unique<ZeroOptimizer>(units, backend_, mesh_, o);
 }
 
-std::vector<const TiledStore*> Engine::stores() const {
-  std::vector<const TiledStore*> all = stage_->stores();
+std::vector<TiledStore*> Engine::stores() const {
+  std::vector<TiledStore*> all = stage_->stores();
   if (states_) all.push_back(states_.get());
   return all;
 }

@@ -70,7 +70,7 @@ class Engine {
   StageModel& stage() { return *stage_; }
   ZeroOptimizer& optimizer() { return *optimizer_; }
   // What is at home away from the device: optimizer states, gradients, weights, as far as they are.
-  std::vector<const TiledStore*> stores() const;
+  std::vector<TiledStore*> stores() const;
   const Bounds& bounds() const { return bounds_; }
   const std::vector<LayerSpec>& layers() const { return layers_; }
   const ActionList& actions() const { return actions_; }

@@ -144,9 +144,9 @@ void StageModel::expect_present() const {
     if (store) store->expect_present();
 }
 
-std::vector<const TiledStore*> StageModel::stores() const {
-  std::vector<const TiledStore*> all;
-  for (const TiledStore* store : {weights_.get(), gradients_.get()})
+std::vector<TiledStore*> StageModel::stores() const {
+  std::vector<TiledStore*> all;
+  for (TiledStore* store : {weights_.get(), gradients_.get()})
     if (store) all.push_back(store);
   return all;
 }

@@ -48,8 +48,8 @@ class StageModel {
   void begin_step();
   void begin_forward_pass(const ActionList& actions);
   void end_pass();
-  void expect_present() const;                    // throws Error when files were removed underneath
-  std::vector<const TiledStore*> stores() const;  // of gradients and weights away from the device
+  void expect_present() const;              // throws Error when files were removed underneath
+  std::vector<TiledStore*> stores() const;  // of gradients and weights away from the device
   // Data ranks that share one copy of the states, and those that hold the same shard.
   Communicator& shards() const { return *shards_; }
   Communicator* replicas() const { return replicas_; }

@@ -42,9 +42,29 @@ struct RankReport {
   std::map<std::string, TrafficCell> traffic;       // by "data/reduce_scatter"
 };
 
+// What the training steps spent on one kind of state whose home is the disk, over the whole run:
+// seconds as the mean over ranks, bytes as the sum over them. Of optimizer states the seconds are
+// those of the update; of gradients and parameters those of their reads and writes.
+struct DiskCell {
+  double seconds = 0;         // in all
+  double computing = 0;       // of them in the update's work on tiles; if gradients or parameters
+                              // are on disk too, with what that work waits for them
+  double waiting_reads = 0;   // of them for the disk
+  double waiting_writes = 0;  // of them for the disk
+  std::int64_t bytes_read = 0, bytes_written = 0;
+
+  // Share of the seconds in which the rank did not wait for this disk traffic: 1 if all of it was
+  // hidden behind work. 0 without seconds.
+  double overlap() const;
+  // Both directions over the seconds. Says nothing where reads go on outside of them: of gradients
+  // and parameters, whose reads run ahead.
+  double bytes_per_second() const;
+};
+
 struct RunReport {
   std::vector<RankReport> ranks;                            // by rank
   std::map<std::string, double> time;                       // seconds by phase, mean over ranks
+  std::map<std::string, DiskCell> disk;                     // by kind: "optimizer"
   std::optional<double> bubble_measured, bubble_predicted;  // share of time that stages wait
   std::int64_t steps = 0;                                   // done
   std::int64_t skipped = 0;                                 // of them
@@ -57,15 +77,18 @@ struct RunReport {
 
 // report.json: {"memory": [{tier: {kind: {resident, peak, formula_resident, formula_peak}}}, ...],
 // "memory_total": [{tier: {resident, peak}}, ...], "traffic": [{operation: {bytes, calls,
-// formula}}, ...], "time": {phase: seconds}, "bubble": {measured, predicted}, "ranks": [names],
-// "summary": {...}}; what is absent is null. Not-finite numbers are null and read back as NaN.
+// formula}}, ...], "time": {phase: seconds}, "disk": {kind: {seconds, computing, waiting_reads,
+// waiting_writes, bytes_read, bytes_written, overlap}}, "bubble": {measured, predicted}, "ranks":
+// [names], "summary": {...}}; what is absent is null, "disk" is {} if nothing lies there.
+// Not-finite numbers are null and read back as NaN.
 std::string report_json(const RunReport& report);
 // Throws Error with what is wrong with the text.
 RunReport report_from_json(const std::string& text);
 void write_report(Files& files, const std::string& path, const RunReport& report);
 
 // Tables: of memory the rank with the most bytes of each kind, of traffic the sum over ranks
-// (without operations that move nothing), time by phase, bubble. Where counts differ from their
+// (without operations that move nothing), time by phase, of what lies on disk a step's seconds,
+// bytes and overlap, bubble. Where counts differ from their
 // formula, a line says on how many ranks.
 std::string report_text(const RunReport& report);
 

@@ -41,6 +41,19 @@ Json traffic_of(const RankReport& rank) {
   return operations;
 }
 
+Json disk_of(const RunReport& report) {
+  Json kinds = Json::object();
+  for (const auto& [kind, cell] : report.disk)
+    kinds[kind] = {{"seconds", cell.seconds},
+                   {"computing", cell.computing},
+                   {"waiting_reads", cell.waiting_reads},
+                   {"waiting_writes", cell.waiting_writes},
+                   {"bytes_read", cell.bytes_read},
+                   {"bytes_written", cell.bytes_written},
+                   {"overlap", cell.overlap()}};
+  return kinds;
+}
+
 Json summary_of(const RunReport& report) {
   return {{"steps", report.steps},
           {"skipped", report.skipped},
@@ -84,12 +97,23 @@ RankReport read_rank(const Json& json, std::size_t rank) {
   return report;
 }
 
+DiskCell read_disk(const Json& json) {
+  return {.seconds = read_number(json, "seconds"),
+          .computing = read_number(json, "computing"),
+          .waiting_reads = read_number(json, "waiting_reads"),
+          .waiting_writes = read_number(json, "waiting_writes"),
+          .bytes_read = read_count(json, "bytes_read"),
+          .bytes_written = read_count(json, "bytes_written")};
+}
+
 RunReport read_report(const Json& json) {
   RunReport report;
   for (std::size_t rank = 0; rank < json.at("ranks").size(); ++rank)
     report.ranks.push_back(read_rank(json, rank));
   for (const auto& [phase, seconds] : json.at("time").items())
     report.time[phase] = seconds.is_null() ? NAN : seconds.get<double>();
+  if (json.contains("disk"))  // older runs have none
+    for (const auto& [kind, cell] : json.at("disk").items()) report.disk[kind] = read_disk(cell);
   report.bubble_measured = read_maybe<double>(json.at("bubble"), "measured");
   report.bubble_predicted = read_maybe<double>(json.at("bubble"), "predicted");
   const Json& summary = json.at("summary");
@@ -145,6 +169,7 @@ std::string report_json(const RunReport& report) {
     json["ranks"].push_back(rank.name);
   }
   json["time"] = report.time;
+  json["disk"] = disk_of(report);
   json["bubble"] = {{"measured", maybe(report.bubble_measured)},
                     {"predicted", maybe(report.bubble_predicted)}};
   json["summary"] = summary_of(report);

@@ -111,6 +111,25 @@ std::string time_text(const RunReport& report) {
   return table_text(rows) + "\n";
 }
 
+// Of a step. Waiting shows what the disk costs; overlap is the share of the time without it.
+std::string disk_text(const RunReport& report) {
+  if (report.disk.empty() || report.steps == 0) return "";
+  const auto steps = static_cast<double>(report.steps);
+  const auto seconds = [&](double whole) { return significant(whole / steps, 3) + "s"; };
+  Rows rows{{"on disk, a step", "time", "computing", "waits for reads", "for writes", "moved",
+             "rate", "overlap"}};
+  for (const auto& [kind, cell] : report.disk) {
+    const double moved = static_cast<double>(cell.bytes_read + cell.bytes_written) / steps;
+    const bool updates = cell.computing > 0;
+    rows.push_back({kind, seconds(cell.seconds), updates ? seconds(cell.computing) : "-",
+                    seconds(cell.waiting_reads), seconds(cell.waiting_writes),
+                    bytes_text(static_cast<std::int64_t>(moved)),
+                    updates ? short_number(cell.bytes_per_second() / 1e9) + " GB/s" : "-",
+                    percent_text(cell.overlap())});
+  }
+  return table_text(rows) + "\n";
+}
+
 std::string bubble_text(const RunReport& report) {
   if (!report.bubble_measured && !report.bubble_predicted) return "";
   auto share = [](const std::optional<double>& value) {
@@ -122,9 +141,17 @@ std::string bubble_text(const RunReport& report) {
 
 }  // namespace
 
+double DiskCell::overlap() const {
+  return seconds > 0 ? 1.0 - (waiting_reads + waiting_writes) / seconds : 0.0;
+}
+
+double DiskCell::bytes_per_second() const {
+  return seconds > 0 ? static_cast<double>(bytes_read + bytes_written) / seconds : 0.0;
+}
+
 std::string report_text(const RunReport& report) {
   std::string text = memory_text(report) + traffic_text(report) + time_text(report) +
-                     bubble_text(report) + grouped(report.steps) + " steps, " +
+                     disk_text(report) + bubble_text(report) + grouped(report.steps) + " steps, " +
                      grouped(report.tokens) + " tokens in " + duration_text(report.seconds);
   if (report.seconds > 0)
     text += " (" + short_number(static_cast<double>(report.tokens) / report.seconds) + " tok/s)";

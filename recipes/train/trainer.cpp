@@ -38,6 +38,7 @@ Trainer::Trainer(const RunInputs& inputs, Communicator& world) try
       trace_(world, [this] { return now(); }),
       engine_(engine_options(recipe_), mesh_, *backend_, resources()),
       skipped_batches_(recipe_.data.skip),
+      disk_(engine_.stores(), [this] { return now(); }),
       flops_per_sample_(training_flops_per_sample(engine_.layers())) {
   engine_.runner().set_clock([this] { return now(); });
   start_ = now();
@@ -85,10 +86,12 @@ EngineStep Trainer::step(std::int64_t index) {
   const Traffic before = world_.traffic();
   const bool traced = parse_step_range(recipe_.train.trace).contains(index + 1);
   if (traced) trace_.begin_step();
+  disk_.begin_step();
   memory_.begin_step();
   const double begin = now();
   const EngineStep result = engine_.train(index, training_samples(), inputs_.signals.load() > 0);
   const double end = now();
+  disk_.end_step();
   traffic_.add(before, world_.traffic());
   traffic_.steps++;
   traffic_.applied += result.optimizer.skipped ? 0 : 1;

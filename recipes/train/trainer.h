@@ -14,6 +14,7 @@
 #include "framework/data/samples.h"
 #include "framework/data/tokenizer.h"
 #include "recipes/cli/recipe.h"
+#include "recipes/train/disk_times.h"
 #include "recipes/train/rank_report.h"
 #include "recipes/train/run_voice.h"
 #include "recipes/train/step_memory.h"
@@ -70,6 +71,7 @@ class Trainer {
   Engine engine_;
   SkippedBatches skipped_batches_;
   CountedTraffic traffic_;
+  DiskTimes disk_;
   std::map<std::string, double> time_;  // seconds by phase
   std::optional<double> validation_;    // of the step at hand
   double flops_per_sample_ = 0;

@@ -50,6 +50,7 @@ TrainingEnd Trainer::finish(bool stopped) {
   std::vector<double> spent = {busy_, walled_};
   for (const std::string& phase : phases) spent.push_back(time_[phase]);
   spent = reduce_values(world_, *backend_, spent, ReduceOp::kSum);
+  const std::map<std::string, DiskCell> disk = disk_.over_ranks(world_, *backend_);
   const Transport transport =
       recipe_.parallel.launch == "mpi" ? Transport::kMpi : Transport::kThreads;
   const std::vector<std::string> ranks = gather_texts(
@@ -60,6 +61,7 @@ TrainingEnd Trainer::finish(bool stopped) {
   for (const std::string& text : ranks) report.ranks.push_back(decode(text));
   for (std::size_t i = 0; i < phases.size(); ++i)
     report.time[phases[i]] = spent[i + 2] / world_.size();
+  report.disk = disk;
   if (recipe_.parallel.pipeline > 1) {
     if (spent[1] > 0) report.bubble_measured = 1.0 - spent[0] / spent[1];
     report.bubble_predicted = predicted(engine_.options(), mesh_.shape());

@@ -110,6 +110,32 @@ TEST(Runs, SixteenBitsThatAreStoredTrainAndSaySo) {
   }
 }
 
+// Every step writes all states once and reads them once; the moments of before step 1 are zeros,
+// which nobody reads. Evaluation and samples in between add nothing.
+TEST(Runs, SayWhatTheDiskMoved) {
+  const TinyRun run;
+  const ProgramEnd end =
+      run_to_end(run.train({"--parallel.data=2", "--zero.stage=1", "--offload.optimizer=disk",
+                            "--train.evaluate_every=1", "--train.sample_every=1"}));
+  ASSERT_EQ(end.code, 0) << end.err;
+  const auto report = nlohmann::json::parse(text_of_file(run.folder() + "/report.json"));
+  std::int64_t states = 0;
+  for (const auto& rank : report["memory"])
+    states += rank["disk"]["optimizer"]["resident"].get<std::int64_t>();
+  const auto& disk = report["disk"];
+  ASSERT_EQ(disk.size(), 1u);
+  EXPECT_GT(states, 0);
+  EXPECT_EQ(disk["optimizer"]["bytes_written"], 3 * states);
+  EXPECT_EQ(disk["optimizer"]["bytes_read"], 2 * states);
+  const auto seconds = [&](const char* key) { return disk["optimizer"][key].get<double>(); };
+  EXPECT_GT(seconds("computing"), 0);
+  EXPECT_LE(seconds("computing") + seconds("waiting_reads") + seconds("waiting_writes"),
+            seconds("seconds") * (1 + 1e-9));
+  EXPECT_GE(seconds("overlap"), 0);
+  EXPECT_LE(seconds("overlap"), 1);
+  EXPECT_NE(end.out.find("on disk, a step"), std::string::npos) << end.out;
+}
+
 TEST(Runs, JsonInsteadOfTables) {
   const TinyRun run;
   const ProgramEnd end = run_to_end(run.train({"--json"}));

@@ -112,6 +112,39 @@ TEST(RunReport, WhatShouldHaveBeenSentIsShown) {
             std::string::npos);
 }
 
+// Of 4 s in the update 1 s was waited: the rest was hidden.
+TEST(RunReport, DiskIsShownByStep) {
+  RunReport report = example();
+  report.disk["optimizer"] = {.seconds = 8000,
+                              .computing = 5000,
+                              .waiting_reads = 1500,
+                              .waiting_writes = 500,
+                              .bytes_read = 6'000'000'000'000,
+                              .bytes_written = 6'000'000'000'000};
+  report.disk["parameters"] = {.seconds = 2000, .waiting_reads = 2000, .bytes_read = 2000 << 10};
+  const std::string text = report_text(report);
+  const std::string expected =
+      "on disk, a step  time  computing  waits for reads  for writes     moved       rate  "
+      "overlap\n"
+      "optimizer          4s       2.5s            0.75s       0.25s  5.59 GiB  1.50 GB/s      "
+      "75%\n"
+      "parameters         1s          -               1s          0s  1.00 KiB          -       "
+      "0%\n"
+      "\n";
+  EXPECT_NE(text.find(expected), std::string::npos) << text;
+  const auto json = nlohmann::json::parse(report_json(report));
+  EXPECT_EQ(json["disk"]["optimizer"]["overlap"], 0.75);
+  EXPECT_EQ(json["disk"]["optimizer"]["bytes_written"], 6'000'000'000'000);
+  EXPECT_EQ(report_json(report_from_json(report_json(report))), report_json(report));
+  EXPECT_EQ(nlohmann::json::parse(report_json(example()))["disk"], nlohmann::json::object());
+}
+
+TEST(RunReport, OlderRunsHaveNoDisk) {
+  auto json = nlohmann::json::parse(report_json(example()));
+  json.erase("disk");
+  EXPECT_TRUE(report_from_json(json.dump()).disk.empty());
+}
+
 TEST(RunReport, EmptyPartsAreLeftOut) {
   RunReport report;
   report.loss = 2;
