@@ -1,0 +1,41 @@
+// The recipes that come with the program are ones that it takes, and do what their comments say.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "tests/program/harness/program_run.h"
+
+namespace trireme::testing {
+namespace {
+
+std::vector<std::string> recipes() {
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(TRIREME_RECIPES))
+    if (entry.path().extension() == ".cfg") paths.push_back(entry.path().string());
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+// `memory` reads and checks all keys as `train` does, and needs neither data nor time. 1: does not
+// fit this machine.
+TEST(Recipes, AreTaken) {
+  const std::vector<std::string> all = recipes();
+  ASSERT_GE(all.size(), 6u);
+  for (const std::string& recipe : all) {
+    const ProgramEnd end = run_to_end({program(), "memory", recipe});
+    EXPECT_TRUE(end.code == 0 || end.code == 1) << recipe << "\n" << end.err;
+    EXPECT_NE(end.out.find("FIT"), std::string::npos) << recipe << "\n" << end.out;
+  }
+}
+
+TEST(Recipes, SayTheirMachineAndTime) {
+  for (const std::string& recipe : recipes()) {
+    const std::string text = text_of_file(recipe);
+    EXPECT_NE(text.find("# Machine: "), std::string::npos) << recipe;
+    EXPECT_NE(text.find(". Time: "), std::string::npos) << recipe;
+  }
+}
+
+}  // namespace
+}  // namespace trireme::testing
