@@ -31,6 +31,7 @@ Recipe variant_of(Recipe r, std::int64_t stage, const std::string& offload,
   r.offload.optimizer = r.offload.gradients = stage >= 1 ? offload : "none";
   r.offload.parameters = stage == 3 ? offload : "none";
   r.offload.activations = recompute == "full" ? offload : "none";
+  if (offload != "disk") r.offload.folder.clear();
   return r;
 }
 
@@ -120,6 +121,10 @@ MemoryOutlook memory_outlook(const Recipe& recipe, const MemoryLimit& limit, Det
     told.fullest = stage;
   }
   return told;
+}
+
+Recipe recipe_of(const Recipe& recipe, const MemoryVariant& row) {
+  return variant_of(recipe, row.zero_stage, row.offload, row.recompute);
 }
 
 std::vector<MemoryVariant> memory_variants(const Recipe& recipe, const MemoryLimit& limit) {

@@ -45,6 +45,8 @@ struct MemoryReach {
 MemoryOutlook memory_outlook(const Recipe& recipe, const MemoryLimit& limit,
                              Detail detail = Detail::kTerms);
 std::vector<MemoryVariant> memory_variants(const Recipe& recipe, const MemoryLimit& limit);
+// The recipe changed to a row of the table; keys that lose their meaning are put back.
+Recipe recipe_of(const Recipe& recipe, const MemoryVariant& row);
 std::vector<MemoryReach> memory_reach(const Recipe& recipe, const MemoryLimit& limit);
 
 // The recipe changed to what takes least: stage 3, all on disk, all recomputed, one sample a time.

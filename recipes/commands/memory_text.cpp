@@ -4,11 +4,9 @@
 #include <set>
 
 #include "framework/base/error.h"
-#include "recipes/cli/recipe_text.h"
 #include "recipes/memory/layer_memory.h"
 #include "recipes/report/numbers.h"
 #include "recipes/report/table.h"
-#include "recipes/train/memory_advice.h"
 #include "recipes/train/plan.h"
 
 namespace trireme {
@@ -130,13 +128,6 @@ std::string block_list(const Recipe& recipe) {
   return explain(layer_memory(options.model, EntryKind::kBlock, use));
 }
 
-// As a recipe has it: "200KiB".
-std::string written_limit(const Recipe& recipe) {
-  for (const auto& [key, value] : differences_from_default(recipe))
-    if (key == "device.memory") return value;
-  return bytes_text(recipe.device.memory);
-}
-
 }  // namespace
 
 std::string verdict(const MemoryOutlook& o) {
@@ -148,17 +139,6 @@ std::string verdict(const MemoryOutlook& o) {
   return join("DOES NOT FIT: ", stage_name(o, o.fullest), " needs ", needed, ", ",
               bytes_text(o.needed - o.limit.bytes), " more than ", bytes_text(o.limit.bytes), " (",
               o.limit.source, ")");
-}
-
-std::string memory_refusal(const MemoryOutlook& outlook, const Recipe& recipe) {
-  if (outlook.fits() || recipe.device.memory == 0) return "";
-  const std::int64_t least =
-      memory_outlook(smallest_of(recipe), outlook.limit, Detail::kBytes).needed;
-  if (least <= recipe.device.memory) return "";
-  return join("device.memory = ", written_limit(recipe), ": this recipe takes ",
-              bytes_text(outlook.needed), " a rank, and not less than ", bytes_text(least), " (",
-              least, " bytes) with zero.stage = 3, offload on disk, recompute.mode = full and ",
-              "batch.micro = 1. ", advice_for_states(recipe));
 }
 
 std::string memory_kinds_text(const MemoryOutlook& outlook, const Recipe& recipe,

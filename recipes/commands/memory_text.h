@@ -18,9 +18,6 @@ std::string verdict(const MemoryOutlook& outlook);
 // run measured, if there is a report.
 std::string memory_kinds_text(const MemoryOutlook& outlook, const Recipe& recipe,
                               const RunReport* measured = nullptr);
-// Why training is refused: device.memory is below what the recipe takes at the least, however its
-// states are cut and moved; with what would fit. Empty if it is not.
-std::string memory_refusal(const MemoryOutlook& outlook, const Recipe& recipe);
 std::string memory_variants_text(const std::vector<MemoryVariant>& rows, const MemoryLimit& limit);
 std::string memory_reach_text(const std::vector<MemoryReach>& reach);
 // Every formula with its numbers, of the fullest stage; and the lists of its layers.

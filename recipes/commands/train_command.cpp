@@ -8,6 +8,7 @@
 #include "framework/data/package_text.h"
 #include "framework/data/text_tokens.h"
 #include "recipes/cli/recipe_text.h"
+#include "recipes/commands/memory_refusal.h"
 #include "recipes/commands/memory_text.h"
 #include "recipes/commands/process.h"
 #include "recipes/report/numbers.h"
@@ -58,6 +59,16 @@ std::string opening_lines(const Recipe& recipe, const Machine& machine, const To
                " training samples (", significant(epoch, 3), " epochs), ",
                data.validation() ? grouped(data.validation()->size()) : "0", " held out");
   return text;
+}
+
+// The machine may lend what it has not got, in swap and by promises: it only warns.
+std::string memory_lines(const MemoryOutlook& memory, const Recipe& recipe) {
+  std::string text = verdict(memory) + "\n";
+  if (!memory.fits() && recipe.device.memory == 0)
+    text +=
+        "warning: the run goes on, but may swap or be ended by the system when memory runs "
+        "out; `trireme memory` shows what would fit\n";
+  return text + memory_kinds_text(memory, recipe);
 }
 
 // As a shell reads it back.
@@ -182,13 +193,14 @@ int train_command(Process& process, const CommandLine& line) {
                      Detail::kBytes);
   if (const std::string refusal = memory_refusal(memory, recipe); !refusal.empty())
     throw UsageError(refusal);
+  const std::string misfit = memory_misfit(memory, recipe);
 
   std::unique_ptr<RunVoice> voice;
   double peak = 0;
   if (first) {
     voice = std::make_unique<RunVoice>(process.files, recipe, process.err, process.terminal);
     voice->say(opening_lines(recipe, machine, data));
-    voice->say(verdict(memory) + "\n" + memory_kinds_text(memory, recipe));
+    voice->say(memory_lines(memory, recipe));
     if (!opened.note.empty()) voice->say(opened.note);
     if (recipe.device.kind == "cpu")
       peak = measured_peak(
@@ -196,6 +208,7 @@ int train_command(Process& process, const CommandLine& line) {
                  machine.cores) *
              static_cast<double>(recipe.parallel.ranks()) / machine.local_ranks;
   }
+  if (!misfit.empty()) throw Error(misfit);  // told after the table
   const RunInputs inputs{.recipe = recipe,
                          .data = data,
                          .tokenizer = *tokenizer,

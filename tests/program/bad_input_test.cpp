@@ -165,7 +165,7 @@ TEST_F(BadInput, ValuesThatMeanNothing) {
 TEST_F(BadInput, AFailedRunLeavesNoResultsOfAnEarlierOne) {
   ASSERT_EQ(run_to_end(run_.train({"--train.trace=2"})).code, 0);
   ASSERT_TRUE(std::filesystem::exists(run_.folder() + "/report.json"));
-  expect_refused(run_to_end(run_.train({"--device.memory=250KiB"})), 1, {"would exceed the limit"});
+  expect_refused(run_to_end(run_.train({"--device.memory=250KiB"})), 1, {"a step takes"});
   int events = 0;
   for (const auto& entry : std::filesystem::directory_iterator(run_.folder())) {
     const std::string name = entry.path().filename();
@@ -175,18 +175,39 @@ TEST_F(BadInput, AFailedRunLeavesNoResultsOfAnEarlierOne) {
   EXPECT_EQ(events, 1);
 }
 
+// Known before step 1, and a change that fits is named.
 TEST_F(BadInput, DeviceMemoryTooSmall) {
-  const auto expect_table = [&](const Words& flags, const std::string& advice) {
+  const auto expect_change = [&](const Words& flags, const Words& parts) {
     const ProgramEnd end = run_to_end(run_.train(flags));
+    expect_refused(end, 1, parts);
     expect_refused(end, 1,
-                   {"would exceed the limit", "device tier; in use:", "parameters", "gradients",
-                    "total", advice, "or a larger device.memory"});
+                   {"DOES NOT FIT: ", "The smallest change that fits: --", "`trireme memory` shows",
+                    "a larger device.memory"});
     EXPECT_FALSE(std::filesystem::exists(run_.folder() + "/report.json"));
     EXPECT_EQ(text_of_file(run_.folder() + "/metrics.jsonl"), "");
+    const std::size_t begin = end.err.find("that fits: ") + 11;
+    std::istringstream changes(end.err.substr(begin, end.err.find(" (then ", begin) - begin));
+    Words again = flags;
+    for (std::string flag; changes >> flag;) again.push_back(flag);
+    again.push_back("--train.steps=1");
+    again.push_back("--device.memory=" + std::to_string(1 << 30));  // the kernels' workspace on top
+    EXPECT_EQ(run_to_end(run_.train(again)).code, 0) << "the flags are those of a recipe";
   };
-  expect_table({"--device.memory=250KiB"}, "states alone do not fit. Try parallel.pipeline = 2");
-  // The states are four times 129 KiB.
-  expect_table({"--device.memory=560KiB", "--batch.micro=4"}, "Try batch.micro = 2 (now 4)");
+  expect_change({"--device.memory=250KiB"}, {"device.memory = 250KiB: a step takes"});
+  // The states are four times 129 KiB; what the activations take goes with the samples.
+  expect_change({"--device.memory=900KiB", "--batch.micro=4"}, {"; or --batch.micro=2 (then "});
+}
+
+// What the forecast leaves out, kernels' workspace, can still exceed the limit: in the step itself.
+TEST_F(BadInput, DeviceMemoryTooSmallForWorkspace) {
+  const ProgramEnd told =
+      run_to_end({program(), "memory", run_.recipe(), "--json", "--device.memory=1GiB"});
+  const auto needed = nlohmann::json::parse(told.out)["needed"].get<std::int64_t>();
+  const ProgramEnd end = run_to_end(run_.train({"--device.memory=" + std::to_string(needed)}));
+  expect_refused(end, 1,
+                 {"would exceed the limit", "device tier; in use:", "parameters", "gradients",
+                  "total", "or a larger device.memory"});
+  EXPECT_FALSE(std::filesystem::exists(run_.folder() + "/report.json"));
 }
 
 TEST_F(BadInput, LossThatIsNoNumber) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "recipes/cli/parse.h"
+#include "recipes/commands/memory_refusal.h"
 #include "recipes/commands/memory_text.h"
 #include "recipes/train/plan.h"
 
@@ -14,21 +15,27 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-Recipe recipe_with(const std::string& text) {
+// Flags as they are told: "--key=value".
+Recipe recipe_with(const std::string& text, const std::vector<std::string>& flags = {}) {
   RecipeInput input;
   input.file = "a.cfg";
   input.text = text;
+  for (const std::string& flag : flags) {
+    const std::size_t equals = flag.find('=');
+    input.flags.push_back({flag.substr(2, equals - 2), flag.substr(equals + 1)});
+  }
   Recipe recipe = parse_recipe(input);
   resolve_for_machine(recipe, {.cores = 2, .local_ranks = 1, .bf16 = true}, 256);
   return recipe;
 }
 
-Recipe small(const std::string& more = "") {
+Recipe small(const std::string& more = "", const std::vector<std::string>& flags = {}) {
   return recipe_with(
       "[model]\nlayers = 4\nhidden = 64\nheads = 4\n[batch]\nglobal = 16\nmicro = 4\nsequence = "
       "32\n"
       "[precision]\ncompute = bf16\n" +
-      more);
+          more,
+      flags);
 }
 
 MemoryLimit limit_of(std::int64_t bytes) { return {bytes, "device.memory = some", true}; }
@@ -138,11 +145,45 @@ TEST(MemoryOutlook, RefusesOnlyBelowTheSmallestPossible) {
     return memory_refusal(memory_outlook(recipe, limit_of(bytes)), recipe);
   };
   EXPECT_EQ(refusal(0), "");
-  EXPECT_EQ(refusal(least), "") << "a variant would fit: the run itself tells what to change";
+  EXPECT_EQ(refusal(least), "") << "a variant would fit: memory_misfit tells which";
   const std::string said = refusal(least - 1);
   EXPECT_TRUE(contains(said, "device.memory = ")) << said;
   EXPECT_TRUE(contains(said, std::to_string(least) + " bytes")) << said;
   EXPECT_TRUE(contains(said, "Try parallel.pipeline = 2")) << said;
+}
+
+// Whatever a run is told to try must fit, be a recipe, and change no more than the table's rows do.
+TEST(MemoryOutlook, AMisfitNamesTheSmallestChange) {
+  const std::string text = "[parallel]\ndata = 2\n";
+  const Recipe plain = small(text);
+  const std::int64_t needed = memory_outlook(plain, {}, Detail::kBytes).needed;
+  const std::int64_t device = memory_outlook(plain, limit_of(1), Detail::kBytes).needed;
+  EXPECT_LE(device, needed);
+  const std::int64_t least = memory_outlook(smallest_of(plain), limit_of(1), Detail::kBytes).needed;
+  for (const std::int64_t bytes : {device, device - 1, (device + least) / 2, least + 1000, least}) {
+    Recipe recipe = plain;
+    recipe.device.memory = bytes;
+    const MemoryLimit limit = limit_of(bytes);
+    const std::string said = memory_misfit(memory_outlook(recipe, limit), recipe);
+    if (bytes == device) {
+      EXPECT_EQ(said, "");
+      continue;
+    }
+    const auto change = smallest_change(recipe, limit);
+    ASSERT_TRUE(change) << bytes;
+    EXPECT_LE(change->needed, bytes);
+    EXPECT_TRUE(contains(said, std::to_string(device) + " bytes")) << said;
+    EXPECT_TRUE(contains(said, change->flags.front())) << said;
+    EXPECT_EQ(memory_outlook(small(text, change->flags), limit, Detail::kBytes).needed,
+              change->needed)
+        << said;
+    EXPECT_TRUE(bytes < device - 1 || change->flags.size() == 1) << said;
+    const auto micro = smaller_micro_batch(recipe, limit);
+    EXPECT_TRUE(!micro || contains(said, micro->flags.front())) << said;
+    EXPECT_TRUE(micro || bytes < device - 1) << "three samples at a time take a little less";
+  }
+  Recipe machine = plain;  // a limit of the machine alone refuses nothing
+  EXPECT_EQ(memory_misfit(memory_outlook(machine, {1, "RAM", false}), machine), "");
 }
 
 TEST(MemoryOutlook, ExplainsWithFormulas) {
