@@ -4,6 +4,7 @@
 
 #include <chrono>
 
+#include "offload/scratch_folder.h"
 #include "recipes/cli/recipe_text.h"
 #include "recipes/report/numbers.h"
 
@@ -22,15 +23,29 @@ std::string host_name() {
   return name;
 }
 
+// Files that a killed run kept on disk. Ranks remove their own; there may have been more of them.
+void remove_earlier_scratch(Files& files, const std::string& folder) {
+  if (files.status(folder).kind != FileKind::kDirectory) return;
+  for (const std::string& name : files.list(folder))
+    if (name.starts_with("rank-") && name.size() > 5 &&
+        name.find_first_not_of("0123456789", 5) == std::string::npos)
+      files.remove_all(path_join(folder, name));
+  if (files.list(folder).empty()) files.remove(folder);
+}
+
 // What an earlier run left would pass for this one's.
 void remove_earlier_results(Files& files, const std::string& folder) {
+  remove_earlier_scratch(files, path_join(folder, "offload"));
   for (const std::string& name : files.list(folder))
     if (name == "report.json" || name == "trace.json.gz" ||
         name.starts_with("events.out.tfevents."))
       files.remove(folder + "/" + name);
 }
 
+// An offload folder that cannot be used shows before results of an earlier run are gone.
 const std::string& made_folder(Files& files, const Recipe& recipe) {
+  if (!recipe.offload.folder.empty())
+    const ScratchFolder probe(files, {.folder = recipe.offload.folder});
   files.make_directories(recipe.train.folder);
   remove_earlier_results(files, recipe.train.folder);
   write_whole_atomically(files, recipe.train.folder + "/recipe.cfg", resolved_text(recipe));

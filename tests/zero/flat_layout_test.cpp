@@ -166,6 +166,22 @@ TEST(FlatLayout, MoreRanksThanElements) {
     EXPECT_TRUE(intersect(layout.segments()[0].range, layout.shard(r)).empty());
 }
 
+// P31: nothing is counted in 32 bits. 2^31 + 64 elements, and layers of 2^40.
+TEST(FlatLayout, P31_MoreElementsThanFitIn32Bits) {
+  const std::int64_t large = (std::int64_t{1} << 31) + 64, huge = std::int64_t{1} << 40;
+  for (const std::int64_t n : {large, huge}) {
+    const FlatLayout layout = layout_of({vector_of("a", n), vector_of("b", 5, true)}, 2, 2);
+    EXPECT_EQ(layout.elements(), n + 5);
+    EXPECT_EQ(layout.padded(), (n + 5 + 63) / 64 * 64);
+    EXPECT_EQ(layout.shard(1).end, layout.padded());
+    EXPECT_EQ(layout.offset(1), n);
+    EXPECT_EQ(layout.segments()[0].range, (Range{0, n}));
+    EXPECT_EQ(layout.segments()[1].range, (Range{n, n + 5}));
+    const Range own = intersect(layout.segments()[1].range, layout.shard(1));
+    EXPECT_EQ(own, (Range{n, n + 5}));
+  }
+}
+
 TEST(FlatLayout, NothingAtAll) {
   const FlatLayout layout = layout_of({}, 4, 8);
   EXPECT_EQ(layout.padded(), 0);

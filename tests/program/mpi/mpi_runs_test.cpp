@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <filesystem>
 
 #include "tests/program/harness/program_run.h"
 
@@ -26,6 +27,36 @@ TEST(MpiRuns, GiveTheBitsOfThreadRanks) {
   ASSERT_EQ(end.code, 0) << end.err;
   EXPECT_EQ(column(run.folder(), "loss"), losses);
   EXPECT_EQ(column(run.folder(), "grad_norm"), norms);
+}
+
+// States, gradients, weights and kept inputs on disk; replicas of shard groups.
+TEST(MpiRuns, GiveTheBitsOfThreadRanksFromADisk) {
+  const TinyRun run;
+  const Words flags = {"--parallel.data=4",         "--zero.stage=3",
+                       "--zero.shard_ranks=2",      "--recompute.mode=full",
+                       "--offload.optimizer=disk",  "--offload.gradients=host",
+                       "--offload.parameters=disk", "--offload.activations=disk",
+                       "--train.evaluate_every=1"};
+  ASSERT_EQ(run_to_end(run.train(flags)).code, 0);
+  const Words losses = column(run.folder(), "loss"), norms = column(run.folder(), "grad_norm"),
+              validation = column(run.folder(), "validation_loss");
+  EXPECT_EQ(validation.size(), 3u);
+  const ProgramEnd end = run_to_end(run.train_mpi(4, flags));
+  ASSERT_EQ(end.code, 0) << end.err;
+  EXPECT_EQ(column(run.folder(), "loss"), losses);
+  EXPECT_EQ(column(run.folder(), "grad_norm"), norms);
+  EXPECT_EQ(column(run.folder(), "validation_loss"), validation);
+  EXPECT_FALSE(std::filesystem::exists(run.folder() + "/offload"));
+}
+
+TEST(MpiRuns, AnOffloadFolderThatIsMissingIsRefused) {
+  const TinyRun run;
+  const ProgramEnd end = run_to_end(
+      run.train_mpi(2, {"--parallel.data=2", "--zero.stage=1", "--offload.optimizer=disk",
+                        "--offload.folder=" + (run / "nowhere")}));
+  EXPECT_EQ(end.code, 2);
+  EXPECT_NE(end.err.find("nowhere does not exist; make it first"), std::string::npos) << end.err;
+  expect_no_orphan(run);
 }
 
 TEST(MpiRuns, RanksMustMatchTheMesh) {

@@ -21,6 +21,20 @@ TEST(Plan, AutoIsBf16OnlyWhereTheCpuMultipliesIt) {
   EXPECT_EQ(recipe("auto", "reference", true).precision.compute, "f32");
 }
 
+// P28 of our list of public reports: the ranks of a machine share its cores, none gets all or one.
+TEST(Plan, P28_ThreadsOfARankAreCoresOverLocalRanks) {
+  const auto threads = [](int cores, int local_ranks, std::vector<std::string> flags = {}) {
+    Recipe r = testing::parse("", std::move(flags));
+    resolve_for_machine(r, {.cores = cores, .local_ranks = local_ranks}, 256);
+    return r.parallel.threads;
+  };
+  EXPECT_EQ(threads(16, 1), 16);
+  EXPECT_EQ(threads(16, 8), 2);
+  EXPECT_EQ(threads(16, 3), 5);
+  EXPECT_EQ(threads(2, 8), 1);
+  EXPECT_EQ(threads(16, 8, {"--parallel.threads=3"}), 3);
+}
+
 TEST(Plan, SixteenBitsThatAreOnlyStoredAreKnown) {
   const auto stored = [](const std::string& compute, const std::string& device, bool bf16) {
     return is_storage_only(recipe(compute, device, bf16), {.bf16 = bf16});
