@@ -121,7 +121,9 @@ std::vector<Key> layout_keys() {
        .type = KeyType::kBool,
        .at = [](Recipe& r) -> bool& { return r.recompute.partition; },
        .initial = "false",
-       .help = "Kept inputs are shared out over tensor ranks."},
+       .help = "Inputs kept for recomputation are cut over the tensor ranks, which gather them "
+               "again in backward. Needs recompute.mode = full and parallel.tensor above 1; "
+               "parallel.sequence cuts them already."},
       {.section = "zero",
        .name = "stage",
        .type = KeyType::kCount,
@@ -129,15 +131,18 @@ std::vector<Key> layout_keys() {
        .initial = "0",
        .min = 0,
        .max = 3,
-       .help = "What data ranks share out: 0 nothing, 1 optimizer state, 2 and gradients, 3 and "
-               "parameters."},
+       .help = "What data ranks cut among themselves: 0 nothing, 1 optimizer states, 2 gradients "
+               "too, 3 parameters too. Stages 2 and 3 reduce gradients after every micro-batch, "
+               "not once a step; 3 also gathers parameters for forward and again for backward."},
       {.section = "zero",
        .name = "reshard",
        .type = KeyType::kChoice,
        .at = [](Recipe& r) -> std::string& { return r.zero.reshard; },
        .initial = "forward",
        .values = {"forward", "backward", "step"},
-       .help = "When gathered parameters are released (stage 3)."},
+       .help = "Gathered parameters stay to the end of a use (forward), of their last use in the "
+               "micro-batch (backward) or in the step (step). Longer sends less and takes more "
+               "memory. The other two need zero.stage = 3."},
       {.section = "zero",
        .name = "shard_ranks",
        .type = KeyType::kCount,
@@ -147,13 +152,16 @@ std::vector<Key> layout_keys() {
        .min = 1,
        .max = 65536,
        .zero_word = "auto",
-       .help = "Data ranks of one sharding group; auto: all."},
+       .help = "Data ranks that hold one copy of what is cut, neighbours; auto: all of them. Fewer "
+               "gather among themselves only, but each holds more, and the groups add up their "
+               "gradients once a step. Needs zero.stage = 1, 2 or 3."},
       {.section = "zero",
        .name = "overlap",
        .type = KeyType::kBool,
        .at = [](Recipe& r) -> bool& { return r.zero.overlap; },
        .initial = "true",
-       .help = "Gradients are reduced while backward goes on."},
+       .help = "Gradients are reduced, and at stage 3 the next parameters gathered, while the rank "
+               "computes. Takes memory for a unit more and changes no number."},
       {.section = "zero",
        .name = "max_live_parameters",
        .type = KeyType::kCount,
@@ -162,35 +170,43 @@ std::vector<Key> layout_keys() {
        .unit = "elements",
        .min = 1,
        .zero_word = "unlimited",
-       .help = "Most gathered parameters of a rank at a time (stage 3)."},
+       .help =
+           "Most gathered parameters of a rank at a time. A smaller bound fetches fewer ahead; one "
+           "below what the schedule needs is refused before training. Needs zero.stage = 3."},
       {.section = "offload",
        .name = "optimizer",
        .type = KeyType::kChoice,
        .at = [](Recipe& r) -> std::string& { return r.offload.optimizer; },
        .initial = "none",
        .values = {"none", "host", "disk"},
-       .help = "Where optimizer state lives."},
+       .help = "Masters and moments live there: 12 bytes a parameter, 8 with f32 weights. The host "
+               "then updates, tile by tile; disk reads and writes all of them every step. Needs "
+               "zero.stage = 1, 2 or 3."},
       {.section = "offload",
        .name = "gradients",
        .type = KeyType::kChoice,
        .at = [](Recipe& r) -> std::string& { return r.offload.gradients; },
        .initial = "none",
        .values = {"none", "host", "disk"},
-       .help = "Where gradients live."},
+       .help = "Gradients live there between micro-batches and until the update: whole ones at "
+               "stage 1, shards from stage 2 on. They move at every micro-batch. Needs zero.stage "
+               "= 1, 2 or 3."},
       {.section = "offload",
        .name = "parameters",
        .type = KeyType::kChoice,
        .at = [](Recipe& r) -> std::string& { return r.offload.parameters; },
        .initial = "none",
        .values = {"none", "host", "disk"},
-       .help = "Where parameters live."},
+       .help = "The rank's shard of the parameters lives there, is read for every gather and "
+               "written by the update. Needs zero.stage = 3."},
       {.section = "offload",
        .name = "activations",
        .type = KeyType::kChoice,
        .at = [](Recipe& r) -> std::string& { return r.offload.activations; },
        .initial = "none",
        .values = {"none", "host", "disk"},
-       .help = "Where inputs kept for recomputation live."},
+       .help = "Inputs kept for recomputation live there from forward to backward: each is written "
+               "and read once. Needs recompute.mode = full."},
       {.section = "offload",
        .name = "kv_cache",
        .type = KeyType::kChoice,
@@ -198,13 +214,15 @@ std::vector<Key> layout_keys() {
        .initial = "none",
        .values = {"none", "host", "disk"},
        .supported = {"none"},
-       .help = "Where keys and values live."},
+       .help = "Keys and values of generation live there; training has none."},
       {.section = "offload",
        .name = "folder",
        .type = KeyType::kPath,
        .at = [](Recipe& r) -> std::string& { return r.offload.folder; },
        .initial = "",
-       .help = "Folder of files on disk; empty: inside train.folder."},
+       .help =
+           "The files of what lives on disk lie in this folder, which must exist and have room; "
+           "they are removed at the end. Empty: offload inside train.folder, made when needed."},
   };
 }
 
