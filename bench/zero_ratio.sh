@@ -6,12 +6,14 @@
 #   PEER COMMAND followed by ddp or fsdp prints "tokens_per_s": a peer's plain data parallelism and its stage 3, whose ratio is shown
 #   beside ours; "" for none.
 # Each round runs the recipe for STEPS (4) steps at each stage, in turns forwards and backwards; of a run the median of the steps after
-# the first counts. Needs a built ./trireme.
+# the first counts. Needs a built ./trireme, or PROGRAM, a path to one.
 set -euo pipefail
 [ $# -ge 3 ] || { sed -n '2,9p' "$0" | cut -c3-; exit 2; }
 rounds=$1 peer=$2 recipe=$3
 shift 3
 top=$(cd "$(dirname "$0")/.." && pwd)
+program=("${PROGRAM:-$top/trireme}")
+[ -n "${PROGRAM:-}" ] || program+=(--no-install)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -20,7 +22,7 @@ field() { sed -n 's/.*"'"$1"'": *\([0-9.eE+-]*\).*/\1/p'; }
 over() { awk -v a="$1" -v b="$2" 'BEGIN {printf "%.3f", a / b}'; }
 
 ours() {  # tokens per second at stage $1
-  "$top/trireme" --no-install train "$recipe" --train.steps="${STEPS:-4}" --train.evaluate_every=never --train.sample_every=never \
+  "${program[@]}" train "$recipe" --train.steps="${STEPS:-4}" --train.evaluate_every=never --train.sample_every=never \
     --train.folder="$work/run" "${@:2}" --zero.stage="$1" >"$work/out" 2>"$work/err" || { cat "$work/err" >&2; exit 1; }
   tail -n +2 "$work/run/metrics.jsonl" | field tokens_per_s | median
 }
@@ -30,7 +32,7 @@ for round in $(seq "$rounds"); do
   [ $((round % 2)) -eq 1 ] || stages="3 2 1 0"
   for stage in $stages; do ours "$stage" "$@" >"$work/stage-$stage"; done
   base=$(cat "$work/stage-0")
-  line="round $round: stage 0 $base tokens/s"
+  line="round $round: stage 0 ${base%.*} tokens/s"
   for stage in 1 2 3; do
     ratio=$(over "$(cat "$work/stage-$stage")" "$base")
     echo "$ratio" >>"$work/ratio-$stage"
