@@ -1,14 +1,13 @@
 // Reads rectangles of logical arrays out of a verified checkpoint, whatever layout wrote it.
 //
 // Opening reads the manifest and compares names and sizes of all files; reading checks the hash of
-// every block that it touches, so nothing damaged is ever used. It reads by offsets from the
+// every block that it touches, once, so nothing damaged is ever used. It reads by offsets from the
 // manifest, never through HDF5's virtual datasets (a missing source reads as zeros there). Values
 // are converted to the type asked for. Missing, changed, uncovered or doubly covered elements: an
 // Error naming the tensor. One reader may serve all ranks of a process.
 #pragma once
 
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -19,6 +18,8 @@ namespace trireme {
 class CheckpointReader {
  public:
   CheckpointReader(Files& files, const std::string& folder);
+  // Of files whose manifest is not written yet.
+  CheckpointReader(Files& files, const std::string& folder, Manifest manifest);
   ~CheckpointReader();
 
   const Manifest& manifest() const;
@@ -27,14 +28,24 @@ class CheckpointReader {
   bool has(const ArrayName& name) const;
   // Throws Error naming tensor and both shapes when the checkpoint's differs from `shape`.
   void expect_shape(const ArrayName& name, const Shape& shape) const;
-  // The rectangle, row-major, converted to `dtype`.
+  // The rectangle, row-major, converted to `dtype` (to nearest even, once; the same type keeps
+  // every bit). Takes a buffer of kHashBlock bytes.
   void read(const ArrayName& name, const Rectangle& at, DType dtype, void* out) const;
-  // Reads and compares every byte of every file; returns a sentence per damaged file or piece.
+  // Reads and compares every byte of every file; returns a sentence per damaged file or piece, all
+  // of them.
   std::vector<std::string> verify() const;
 
  private:
+  friend std::vector<std::string> verify_checkpoint(Files&, const std::string&);
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// Error if there is none, or a damaged one.
+Manifest read_manifest(Files& files, const std::string& folder);
+
+// As CheckpointReader::verify(), also of a checkpoint that cannot even be opened: without a good
+// manifest that is the one sentence, and every missing file has its own. Empty: all is well.
+std::vector<std::string> verify_checkpoint(Files& files, const std::string& folder);
 
 }  // namespace trireme

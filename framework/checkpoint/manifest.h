@@ -22,16 +22,25 @@ struct Manifest {
   std::map<std::string, std::string> scalars;  // "steps_taken" = "500", "loss_scale" = "65536", ...
   std::vector<StoredFile> files;
 
-  // Doubles as hexadecimal floats, integers in decimal. Throws Error naming a key that is absent or
-  // damaged.
+  // Integers in decimal, doubles as hexadecimal floats (decimal ones are understood, too). Throws
+  // Error naming a key that is absent or not such a number.
   std::int64_t integer(const std::string& key) const;
   double number(const std::string& key) const;
+  void set_integer(const std::string& key, std::int64_t value);
+  void set_number(const std::string& key, double value);
 };
 
+inline constexpr char kManifestName[] = "manifest.json";
+
+// Throws Error for what decode_manifest() would not take, text that is not UTF-8 included.
 std::string encode(const Manifest& manifest);
 // Throws Error with a sentence for text that is not a manifest of this format or whose own hash
-// differs. Sizes, offsets, names ("../x", absolute ones) and rectangles are checked too: nothing in
-// it can point outside the folder, outside a file or outside a tensor.
+// differs, and for every text but the one that encode() makes. Sizes, offsets, names ("../x",
+// absolute ones) and rectangles are checked too: nothing in it can point outside the folder,
+// outside a file or outside a tensor.
 Manifest decode_manifest(const std::string& text, const std::string& path);
+
+// Throws Error naming the first element of an array that is missing, or in two pieces.
+void check_cover(const Manifest& manifest, const std::string& path);
 
 }  // namespace trireme

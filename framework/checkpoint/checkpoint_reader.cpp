@@ -1,0 +1,274 @@
+#include "framework/checkpoint/checkpoint_reader.h"
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+
+#include "framework/base/error.h"
+#include "framework/base/storage/content_hash.h"
+#include "framework/checkpoint/convert.h"
+#include "framework/checkpoint/manifest_checks.h"
+#include "framework/checkpoint/rest_hash.h"
+
+namespace trireme {
+
+namespace {
+
+// What is wrong with a file at first sight; "" if nothing.
+std::string problem_of(Files& files, const std::string& folder, const StoredFile& stored) {
+  const std::string path = path_join(folder, stored.name);
+  try {
+    const FileStatus status = files.status(path);
+    if (status.kind == FileKind::kMissing) return join("checkpoint ", path, " is missing");
+    if (status.kind != FileKind::kFile) return join("checkpoint ", path, " is not a file");
+    if (status.bytes != stored.bytes)
+      return join("checkpoint ", path, " is damaged: it has ", status.bytes,
+                  " bytes and should have ", stored.bytes);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+// Elements of a part of a piece, as they follow each other in the piece's row-major order.
+struct Walk {
+  std::int64_t width;       // of the piece, in elements
+  std::int64_t begin, end;  // columns of the part
+
+  // The first element of the part's columns at or after `element`.
+  std::int64_t from(std::int64_t element) const {
+    const std::int64_t row = element / width, column = element % width;
+    if (column < begin) return row * width + begin;
+    return column < end ? element : (row + 1) * width + begin;
+  }
+  // One past the last element of the part's columns before `element`.
+  std::int64_t until(std::int64_t element) const {
+    const std::int64_t row = (element - 1) / width, column = (element - 1) % width;
+    if (column >= end) return row * width + end;
+    return column >= begin ? element : (row - 1) * width + end;
+  }
+};
+
+}  // namespace
+
+struct CheckpointReader::Impl {
+  struct Place {
+    const StoredFile* file;
+    const StoredPiece* stored;
+    std::size_t first_block;  // in `verified`
+  };
+  struct Entry {
+    LogicalArray array;
+    std::vector<Place> places;
+  };
+  struct Request {
+    Rectangle at;
+    DType dtype;
+    std::byte* out;
+  };
+
+  Impl(Files& all, std::string where, Manifest content);
+
+  const Entry& entry(const ArrayName& name) const;
+  std::unique_ptr<File> open(const StoredFile& file) const {
+    return files.open(path_join(folder, file.name), OpenMode::kRead);
+  }
+  std::string damage(const Place& place, std::int64_t block) const;
+  // Is the block what was saved?
+  bool read_block(File& file, const Place& place, std::int64_t block, std::byte* into) const;
+  void read_part(const Place& place, const Request& request, std::vector<std::byte>& buffer) const;
+  std::vector<std::string> verify_files() const;
+  void verify_file(const StoredFile& stored, const std::vector<Place>& places,
+                   std::vector<std::string>& problems) const;
+
+  Files& files;
+  std::string folder;
+  Manifest manifest;
+  std::map<ArrayName, Entry> arrays;
+  mutable std::vector<std::atomic<bool>> verified;  // blocks that have been read and were good
+};
+
+CheckpointReader::Impl::Impl(Files& all, std::string where, Manifest content)
+    : files(all), folder(std::move(where)), manifest(std::move(content)) {
+  std::size_t blocks = 0;
+  for (const StoredFile& file : manifest.files)
+    for (const StoredPiece& stored : file.pieces) {
+      Entry& added = arrays[stored.piece.array.name];
+      added.array = stored.piece.array;
+      added.places.push_back({&file, &stored, blocks});
+      blocks += stored.hashes.size();
+    }
+  verified = std::vector<std::atomic<bool>>(blocks);
+}
+
+const CheckpointReader::Impl::Entry& CheckpointReader::Impl::entry(const ArrayName& name) const {
+  const auto found = arrays.find(name);
+  check(found != arrays.end(), "checkpoint ", folder, " has no ", describe(name));
+  return found->second;
+}
+
+std::string CheckpointReader::Impl::damage(const Place& place, std::int64_t block) const {
+  const StoredPiece& stored = *place.stored;
+  const Rectangle& at = stored.piece.at;
+  const std::int64_t begin = stored.offset + block * kHashBlock;
+  const std::int64_t end = std::min(stored.offset + stored_bytes(stored), begin + kHashBlock);
+  return join("checkpoint ", path_join(folder, place.file->name),
+              " is damaged: ", describe(stored.piece.array.name), ", ", at.rows, " x ", at.columns,
+              " elements at row ", at.row, ", column ", at.column, ": bytes ", begin, " to ",
+              end - 1, " of the file are not what was saved");
+}
+
+bool CheckpointReader::Impl::read_block(File& file, const Place& place, std::int64_t block,
+                                        std::byte* into) const {
+  const std::int64_t begin = block * kHashBlock;
+  const std::int64_t bytes = std::min(kHashBlock, stored_bytes(*place.stored) - begin);
+  const auto number = static_cast<std::size_t>(block);
+  file.read(into, bytes, place.stored->offset + begin);
+  const bool good = block_hash(into, bytes) == place.stored->hashes[number];
+  if (good) verified[place.first_block + number] = true;
+  return good;
+}
+
+void CheckpointReader::Impl::read_part(const Place& place, const Request& request,
+                                       std::vector<std::byte>& buffer) const {
+  const Rectangle& at = place.stored->piece.at;
+  const Rectangle part = intersect(at, request.at);
+  if (part.elements() == 0) return;
+  const DType stored = place.stored->piece.array.dtype;
+  const std::int64_t bytes = size_of(stored), out_bytes = size_of(request.dtype);
+  const Convert convert = converter(stored, request.dtype);
+  const auto file = open(*place.file);
+  const Walk walk{at.columns, part.column - at.column, part.column - at.column + part.columns};
+  // Whole rows of both follow each other without gaps: one run.
+  const bool flat = part.columns == at.columns && part.columns == request.at.columns;
+  const std::int64_t first = (part.row - at.row) * at.columns + walk.begin;
+  const std::int64_t last = (part.row - at.row + part.rows - 1) * at.columns + walk.end;
+  const std::int64_t per_block = kHashBlock / bytes;
+  const std::int64_t all = at.elements();
+  for (std::int64_t block = first / per_block; block * per_block < last; ++block) {
+    const std::int64_t block_begin = block * per_block;
+    const std::int64_t begin = walk.from(std::max(first, block_begin));
+    const std::int64_t end = walk.until(std::min({last, block_begin + per_block, all}));
+    if (begin >= end) continue;
+    std::int64_t base = begin;
+    if (verified[place.first_block + static_cast<std::size_t>(block)]) {
+      file->read(buffer.data(), (end - begin) * bytes, place.stored->offset + begin * bytes);
+    } else {
+      base = block_begin;
+      const bool good = read_block(*file, place, block, buffer.data());
+      if (!good) throw Error(damage(place, block));
+    }
+    for (std::int64_t e = begin; e < end;) {
+      const std::int64_t row = e / at.columns, column = e % at.columns;
+      const std::int64_t run = flat ? end - e : std::min(end - e, walk.end - column);
+      const std::int64_t to = (at.row + row - request.at.row) * request.at.columns +
+                              (at.column + column - request.at.column);
+      convert(buffer.data() + (e - base) * bytes, request.out + to * out_bytes, run);
+      e = walk.from(e + run);
+    }
+  }
+}
+
+std::vector<std::string> CheckpointReader::Impl::verify_files() const {
+  std::map<const StoredFile*, std::map<std::int64_t, Place>> by_offset;  // so that disks read ahead
+  for (const auto& [name, found] : arrays)
+    for (const Place& place : found.places)
+      by_offset[place.file].emplace(place.stored->offset, place);
+  std::vector<std::string> problems;
+  for (const StoredFile& stored : manifest.files) {
+    std::vector<Place> places;
+    for (const auto& [offset, place] : by_offset[&stored]) places.push_back(place);
+    verify_file(stored, places, problems);
+  }
+  return problems;
+}
+
+void CheckpointReader::Impl::verify_file(const StoredFile& stored, const std::vector<Place>& places,
+                                         std::vector<std::string>& problems) const {
+  const std::string path = path_join(folder, stored.name);
+  const std::string problem = problem_of(files, folder, stored);
+  if (!problem.empty()) {
+    problems.push_back(problem);
+    return;
+  }
+  try {
+    const auto file = open(stored);
+    std::vector<std::byte> buffer(static_cast<std::size_t>(kHashBlock));
+    for (const Place& place : places) {
+      const auto blocks = static_cast<std::int64_t>(place.stored->hashes.size());
+      std::int64_t block = 0;
+      while (block < blocks && read_block(*file, place, block, buffer.data())) ++block;
+      if (block < blocks) problems.push_back(damage(place, block));
+    }
+    if (rest_hash(*file, stored) != stored.rest_hash)
+      problems.push_back(
+          join("checkpoint ", path,
+               " is damaged: bytes that belong to no tensor are not what was saved"));
+  } catch (const Error& error) {
+    problems.push_back(error.what());
+  }
+}
+
+CheckpointReader::CheckpointReader(Files& files, const std::string& folder)
+    : CheckpointReader(files, folder, read_manifest(files, folder)) {}
+
+CheckpointReader::CheckpointReader(Files& files, const std::string& folder, Manifest manifest)
+    : impl_(std::make_unique<Impl>(files, folder, std::move(manifest))) {
+  std::vector<std::string> problems;
+  for (const StoredFile& stored : impl_->manifest.files) {
+    std::string problem = problem_of(files, folder, stored);
+    if (!problem.empty()) problems.push_back(std::move(problem));
+  }
+  if (problems.empty()) return;
+  fail(problems[0], problems.size() == 1
+                        ? std::string()
+                        : join("; ", problems.size() - 1, " more of its files are not whole"));
+}
+
+CheckpointReader::~CheckpointReader() = default;
+
+const Manifest& CheckpointReader::manifest() const { return impl_->manifest; }
+
+std::vector<LogicalArray> CheckpointReader::arrays() const {
+  std::vector<LogicalArray> all;
+  for (const auto& [name, found] : impl_->arrays) all.push_back(found.array);
+  return all;
+}
+
+bool CheckpointReader::has(const ArrayName& name) const { return impl_->arrays.contains(name); }
+
+void CheckpointReader::expect_shape(const ArrayName& name, const Shape& shape) const {
+  const Shape& stored = impl_->entry(name).array.shape;
+  check(stored == shape, "checkpoint ", impl_->folder, ": ", describe(name), " has the shape ",
+        stored, ", the model wants ", shape);
+}
+
+void CheckpointReader::read(const ArrayName& name, const Rectangle& at, DType dtype,
+                            void* out) const {
+  const Impl::Entry& found = impl_->entry(name);
+  check_piece({found.array, at}, "checkpoint " + impl_->folder);
+  std::vector<std::byte> buffer(static_cast<std::size_t>(kHashBlock));
+  const Impl::Request request{at, dtype, static_cast<std::byte*>(out)};
+  for (const Impl::Place& place : found.places) impl_->read_part(place, request, buffer);
+}
+
+std::vector<std::string> CheckpointReader::verify() const { return impl_->verify_files(); }
+
+Manifest read_manifest(Files& files, const std::string& folder) {
+  const std::string path = path_join(folder, kManifestName);
+  check(files.exists(path), "checkpoint ", folder, " has no ", kManifestName,
+        ": it was never completed, or is none");
+  Manifest manifest = decode_manifest(read_whole(files, path, kLongestManifest), path);
+  check_cover(manifest, "checkpoint " + folder);
+  return manifest;
+}
+
+std::vector<std::string> verify_checkpoint(Files& files, const std::string& folder) {
+  try {
+    return CheckpointReader::Impl(files, folder, read_manifest(files, folder)).verify_files();
+  } catch (const Error& error) {
+    return {error.what()};
+  }
+}
+
+}  // namespace trireme
