@@ -101,11 +101,11 @@ void check_bound(const std::vector<Touch>& touches, const std::vector<std::int64
   if (options.max_live == 0 || peak == live.end() || *peak <= options.max_live) return;
   constexpr std::array kNames = {"forward", "backward", "step"};
   const Touch& touch = touches[static_cast<std::size_t>(peak - live.begin())];
-  fail("zero.max_live_parameters = ", options.max_live,
-       " is too small for zero.reshard = ", kNames[static_cast<std::size_t>(options.reshard)],
-       ": the smallest that would do is ", *peak, ", reached in the ",
-       touch.backward ? "backward" : "forward", " of list entry ", touch.entry, ", micro-batch ",
-       touch.micro);
+  throw UsageError(join(
+      "zero.max_live_parameters = ", options.max_live, " is too small for zero.reshard = ",
+      kNames[static_cast<std::size_t>(options.reshard)], ": the smallest that would do here is ",
+      *peak, ", reached in the ", touch.backward ? "backward" : "forward", " of list entry ",
+      touch.entry, ", micro-batch ", touch.micro));
 }
 
 }  // namespace

@@ -36,9 +36,10 @@ struct GatherPlanOptions {
 class GatherPlan {
  public:
   GatherPlan() = default;
-  // Throws Error when uses and bridged gaps alone exceed max_live, naming the bound, the smallest
-  // bound that would do for this reshard mode, and the entry where it is reached. A prefetch that
-  // would exceed it is left out instead.
+  // Throws UsageError when uses and bridged gaps alone exceed max_live, naming the bound, the
+  // smallest bound that would do for this reshard mode and these entries (another pipeline stage
+  // may need more), and the entry where it is reached. A prefetch that would exceed it is left out
+  // instead.
   GatherPlan(std::vector<Touch> touches, const GatherPlanOptions& options);
 
   const std::vector<Touch>& touches() const { return touches_; }

@@ -144,6 +144,12 @@ TEST_F(BadInput, OffloadWithoutMeaning) {
                 {"offload.optimizer = disk needs zero.stage = 1, 2 or 3; with 0 use none"});
 }
 
+TEST_F(BadInput, ABoundOfLiveParametersThatIsTooSmall) {
+  expect_no_run(run_, {"--zero.stage=3", "--zero.max_live_parameters=1k"}, 2,
+                {"zero.max_live_parameters = 1000 is too small for zero.reshard = forward",
+                 "the smallest that would do"});
+}
+
 TEST_F(BadInput, NumbersTooLargeToCount) {
   expect_no_run(run_, {"--batch.global=1e15"}, 2, {"batch.global = 1e15", "1 to 16777216"});
   expect_no_run(run_, {"--data.skip=1-9223372036854775807"}, 2,

@@ -162,10 +162,10 @@ TEST(GatherPlan, TheErrorNamesBoundAndPlace) {
   try {
     GatherPlan(touches_of(gpipe(1, 2, 0), 3), options);
     FAIL();
-  } catch (const Error& error) {
+  } catch (const UsageError& error) {
     EXPECT_STREQ(error.what(),
                  "zero.max_live_parameters = 50 is too small for zero.reshard = backward: the "
-                 "smallest that would do is 111, reached in the forward of list entry 2, "
+                 "smallest that would do here is 111, reached in the forward of list entry 2, "
                  "micro-batch 0");
   }
 }
