@@ -1,0 +1,78 @@
+// Saves and loads the state of a whole run: all ranks together, one file per process.
+//
+// A process has one SaveSession, shared by its ranks (threads: all of them; MPI: one). save() and
+// load() are collective over the world. Whatever fails on any rank fails on all, with that rank's
+// sentence, and leaves the older checkpoints whole: ranks agree after each phase, so no rank waits
+// for one that gave up.
+//
+//   save: pieces are named, room is checked, each process makes its file, ranks write their own
+//   elements side by side, each process syncs its file, rank 0 commits the manifest.
+//
+// Memory: one hash block per rank on the host, and on a disk tier a tile; no copy of the state.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "framework/checkpoint/checkpoint_folder.h"
+#include "recipes/models/engine.h"
+#include "zero/train_state.h"
+
+namespace trireme {
+
+// Of one process. Thread-safe as said at the members.
+class SaveSession {
+ public:
+  // `ranks` of this process and the number of the first.
+  SaveSession(Files& files, std::string folder, int first_rank, int ranks);
+
+  CheckpointFolder& folder() { return folder_; }  // rank 0's only
+  Files& files() { return files_; }
+  bool leads(int rank) const { return rank == first_rank_; }
+
+  // From the process's ranks, at once: what a rank will write. In any order; the file has them in
+  // rank order, so equal states make equal files.
+  void name_pieces(int rank, std::vector<Piece> pieces);
+  std::int64_t bytes_needed() const;
+  // By the leader, between barriers.
+  void open(const std::string& folder);
+  StoredFile finish();
+  void abandon();
+  void open_reader(std::int64_t step);
+  void close_reader();
+  // By all ranks, at once.
+  CheckpointWriter& writer() { return *writer_; }
+  std::size_t first_piece(int rank) const { return first_piece_[index(rank)]; }
+  const CheckpointReader& reader() const { return *reader_; }
+
+ private:
+  std::size_t index(int rank) const { return static_cast<std::size_t>(rank - first_rank_); }
+
+  Files& files_;
+  CheckpointFolder folder_;
+  int first_rank_;
+  std::mutex mutex_;
+  std::vector<std::vector<Piece>> pieces_;  // by rank of the process
+  std::vector<std::size_t> first_piece_;
+  std::unique_ptr<CheckpointWriter> writer_;
+  std::unique_ptr<CheckpointReader> reader_;
+};
+
+// One rank's way to it.
+struct SaveRank {
+  SaveSession& session;
+  Engine& engine;
+  Mesh& mesh;
+  Backend& backend;
+  Backend& host;
+};
+
+// `head`: run, step, layout, recipe and scalars; files are added. The counts of the optimizer are
+// put into the scalars here.
+void save(const SaveRank& rank, Manifest head);
+// The state of that step, whatever layout saved it; returns its manifest.
+Manifest load(const SaveRank& rank, std::int64_t step);
+
+}  // namespace trireme

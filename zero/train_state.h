@@ -1,0 +1,38 @@
+// The state of training as rectangles of logical tensors: what a rank saves, and how it takes back
+// what any layout saved.
+//
+// Every logical element is saved by exactly one rank: by the data rank whose shard it lies in (at
+// stage 0 too, where all have it), of one replica under hybrid sharding, and of the holder that
+// counts it in the norm where tensor ranks or end stages have copies. Every rank loads all that it
+// holds. Masters are the values; 16-bit weights are rounded from them again, never the reverse.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "zero/optimizer.h"
+#include "zero/state_runs.h"
+
+namespace trireme {
+
+struct StatePiece {
+  Piece piece;
+  std::size_t unit = 0;
+  Range flat;  // of the unit's flat buffer, row-major in the piece's rectangle
+};
+
+// What this rank saves, in a fixed order. `saves` = false: a replica that leaves it to another one.
+std::vector<StatePiece> pieces_to_save(const ZeroOptimizer& optimizer, bool saves);
+// Elements [begin, begin + count) of a piece, into a host tensor of its type.
+void read_piece(const ZeroOptimizer& optimizer, const StatePiece& piece, std::int64_t begin,
+                const Tensor& to);
+
+// Gives a rectangle of an array of the logical tensor of that shape, row-major, as `dtype`.
+using ArraySource = std::function<void(const ArrayName& name, const Shape& logical,
+                                       const Rectangle& at, DType dtype, void* out)>;
+// Replaces weights, masters and moments. Not collective; works in pieces of bounded size on the
+// host. `host` casts there.
+void load_state(ZeroOptimizer& optimizer, Backend& device, Backend& host,
+                const ArraySource& source);
+
+}  // namespace trireme
