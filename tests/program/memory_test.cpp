@@ -1,6 +1,7 @@
 // `trireme memory` from outside.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "tests/program/harness/program_run.h"
@@ -91,6 +92,48 @@ TEST_F(Memory, TrainingIsRefusedBelowTheSmallestPossible) {
   EXPECT_EQ(end.code, 2);
   for (const char* part : {"device.memory = 20KiB", "not less than", "Try "})
     EXPECT_TRUE(contains(end.err, part)) << end.err;
+}
+
+// Bytes of a process that no file stands behind; 0 once it has ended.
+std::int64_t anonymous_bytes(pid_t pid) {
+  for (const std::string& line : lines_of(text_of_file("/proc/" + std::to_string(pid) + "/status")))
+    if (line.rfind("RssAnon:", 0) == 0) return std::stoll(line.substr(8)) * 1024;
+  return 0;
+}
+
+// What the ledgers do not see is bounded: 32 MiB a rank that its pool keeps at the most, and code
+// made at run time, threads, the data and the allocator's own.
+TEST_F(Memory, TheProcessTakesWhatTheLedgersCount) {
+  constexpr std::int64_t kMiB = 1 << 20, kPool = 32 * kMiB, kRest = 64 * kMiB;
+  for (const std::vector<std::string>& layout :
+       {std::vector<std::string>{"--zero.stage=0"},
+        {"--zero.stage=3", "--offload.optimizer=host", "--recompute.mode=full"}}) {
+    std::vector<std::string> flags{"--device.kind=cpu",        "--precision.compute=f32",
+                                   "--model.hidden=512",       "--model.ffn=2048",
+                                   "--model.heads=8",          "--model.kv_heads=8",
+                                   "--parallel.data=2",        "--train.steps=3",
+                                   "--train.evaluate_every=0", "--train.sample_every=0"};
+    flags.insert(flags.end(), layout.begin(), layout.end());
+    StartedProgram run(run_.train(flags));
+    std::int64_t process = 0;
+    run.wait_until([&] {
+      process = std::max(process, anonymous_bytes(run.pid()));
+      return false;
+    });
+    const ProgramEnd end = run.end();
+    ASSERT_EQ(end.code, 0) << end.err;
+    const nlohmann::json report =
+        nlohmann::json::parse(text_of_file(run_.folder() + "/report.json"));
+    std::int64_t peak = 0, resident = 0;
+    for (const auto& rank : report["memory_total"])
+      for (const char* tier : {"device", "host"}) {
+        peak += rank[tier]["peak"].get<std::int64_t>();
+        resident += rank[tier]["resident"].get<std::int64_t>();
+      }
+    EXPECT_GT(resident, 100 * kMiB) << "enough to see a part that is not counted";
+    EXPECT_GT(process, resident) << layout.front();
+    EXPECT_LT(process, peak + 2 * kPool + kRest) << layout.front() << ", counted " << peak / kMiB;
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstdlib>
 
 namespace trireme {
@@ -12,12 +13,36 @@ namespace {
 
 constexpr std::int64_t kHuge = std::int64_t{2} << 20;
 
-void* fresh_block(std::int64_t size) {
-  const bool huge = size >= kHuge;
-  void* block = std::aligned_alloc(static_cast<std::size_t>(huge ? kHuge : 64),
-                                   static_cast<std::size_t>(size));
-  if (block && huge) madvise(block, static_cast<std::size_t>(size), MADV_HUGEPAGE);
+// Blocks of huge pages are mapped one by one: what is freed goes back to the system at once, while
+// malloc would keep it for blocks of other sizes. Null without memory.
+void* map_block(std::int64_t size) {
+  const auto bytes = static_cast<std::size_t>(size);
+  constexpr auto kAlign = static_cast<std::size_t>(kHuge);
+  void* const all = mmap(nullptr, bytes + kAlign, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (all == MAP_FAILED) return nullptr;
+  auto* const first = static_cast<std::byte*>(all);
+  const std::size_t before = (kAlign - reinterpret_cast<std::uintptr_t>(all) % kAlign) % kAlign;
+  if (before > 0) munmap(first, before);
+  if (before < kAlign) munmap(first + before + bytes, kAlign - before);
+  return first + before;
+}
+
+// The last part of a block, behind what was asked for, gets small pages as they are touched.
+void* fresh_block(std::int64_t size, std::int64_t wanted) {
+  if (size < kHuge) return std::aligned_alloc(64, static_cast<std::size_t>(size));
+  void* const block = map_block(size);
+  const std::int64_t whole = wanted / kHuge * kHuge;
+  if (block && whole > 0) madvise(block, static_cast<std::size_t>(whole), MADV_HUGEPAGE);
+  if (block && whole < size)
+    madvise(static_cast<std::byte*>(block) + whole, static_cast<std::size_t>(size - whole),
+            MADV_NOHUGEPAGE);
   return block;
+}
+
+void free_block(void* block, std::int64_t size) {
+  size < kHuge ? std::free(block)
+               : static_cast<void>(munmap(block, static_cast<std::size_t>(size)));
 }
 
 }  // namespace
@@ -35,14 +60,14 @@ std::int64_t Pool::rounded(std::int64_t bytes) {
 void Pool::shrink_to(std::int64_t kept) noexcept {
   std::size_t gone = 0;
   for (; kept_ > kept && gone < free_.size(); ++gone) {
-    std::free(free_[gone].data);
+    free_block(free_[gone].data, free_[gone].size);
     kept_ -= free_[gone].size;
   }
   free_.erase(free_.begin(), free_.begin() + static_cast<std::ptrdiff_t>(gone));
 }
 
 std::int64_t Pool::keepable() const {
-  return std::max<std::int64_t>(0, most_used_ + most_used_ / 8 + (32 << 20) - used_);
+  return std::max<std::int64_t>(0, most_used_ + (32 << 20) - used_);
 }
 
 void* Pool::take(std::int64_t bytes) {
@@ -63,10 +88,10 @@ void* Pool::take(std::int64_t bytes) {
     used_ += size;  // room for it
     shrink_to(keepable());
     used_ -= size;
-    block = fresh_block(size);
+    block = fresh_block(size, bytes);
     if (!block) {
       shrink_to(0);
-      block = fresh_block(size);
+      block = fresh_block(size, bytes);
     }
     if (!block) return nullptr;
   }
@@ -86,7 +111,7 @@ void Pool::give(void* block) noexcept {
     free_.push_back({block, size});
     kept_ += size;
   } catch (...) {  // no memory for the list entry
-    std::free(block);
+    free_block(block, size);
   }
   shrink_to(keepable());
 }

@@ -2,9 +2,10 @@
 // warm pages instead of mapping new ones. A request takes the smallest kept block that is at most a
 // quarter larger; when too much is kept, the block that has lain longest goes first.
 //
-// Blocks are 64-byte aligned; those of 2 MiB and more are aligned to 2 MiB and ask for huge pages.
+// Blocks are 64-byte aligned; those of 2 MiB and more are aligned to 2 MiB, ask for huge pages as
+// far as the request fills them, and go back to the system when they are given up.
 // What is kept is bounded: blocks in use plus blocks kept never exceed the most that was in use by
-// more than an eighth plus 32 MiB. Thread-safe, because the last reference to a tensor may die on a
+// more than 32 MiB. Thread-safe, because the last reference to a tensor may die on a
 // peer's thread. Counts nothing in a ledger: the backend does, in requested bytes.
 #pragma once
 

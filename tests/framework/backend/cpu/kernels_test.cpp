@@ -205,7 +205,7 @@ TEST(Pool, ReusesBlocksAndBoundsWhatItKeeps) {
     void* block = pool.take(size * kMiB);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % (2 * kMiB), 0u);
     pool.give(block);
-    EXPECT_LE(pool.kept_bytes(), Pool::rounded(size * kMiB) * 9 / 8 + 32 * kMiB);
+    EXPECT_LE(pool.kept_bytes(), Pool::rounded(size * kMiB) + 32 * kMiB);
   }
 }
 
