@@ -241,7 +241,9 @@ std::string SimulatedDisk::surviving(const DiskNodePtr& file, KeptData kept, std
 }
 
 SimulatedDisk SimulatedDisk::after_power_cut(const Persistence& kept, std::uint64_t seed) const {
-  Dice dice(seed);
+  // Choices that share a seed still draw differently.
+  Dice dice(seed * 64 + static_cast<std::uint64_t>(kept.data) * 8 +
+            static_cast<std::uint64_t>(kept.names));
   const auto cut = static_cast<std::size_t>(dice() % (log_.size() + 1));
   const Chosen chosen = choose_names(kept.names, cut, dice());
   std::map<const DiskNode*, Names> changed;  // folders whose names are not just the durable ones
