@@ -222,7 +222,8 @@ std::vector<Key> layout_keys() {
        .initial = "",
        .help =
            "The files of what lives on disk lie in this folder, which must exist and have room; "
-           "they are removed at the end. Empty: offload inside train.folder, made when needed."},
+           "they are removed at the end. Runs at the same time need folders of their own. Empty: "
+           "offload inside train.folder, made when needed."},
   };
 }
 
