@@ -210,9 +210,12 @@ StoredFile CheckpointWriter::finish() {
 std::int64_t CheckpointWriter::bytes_needed(const std::vector<Piece>& pieces) {
   constexpr std::int64_t kAlignment = 4096;
   std::int64_t bytes = structure_bytes(pieces);
-  for (const Piece& piece : pieces)
-    bytes = checked_add(bytes, (bytes_of(piece) + kAlignment - 1) / kAlignment * kAlignment,
+  for (const Piece& piece : pieces) {
+    const std::int64_t own = bytes_of(piece);
+    const std::int64_t lost = own < kAlignment ? 0 : kAlignment - 1;
+    bytes = checked_add(bytes, checked_add(own, lost, piece.array.name.tensor),
                         "bytes of a checkpoint's file");
+  }
   return bytes;
 }
 

@@ -1,6 +1,6 @@
 // Writes one process's file of a checkpoint: a dataset per rectangle, contiguous, allocated early,
-// never filled, on 4 KiB boundaries; ranks of the process write their rectangles side by side with
-// pwrite, past libhdf5, whose global lock they never take.
+// never filled, on 4 KiB boundaries if it has as many bytes; ranks of the process write their
+// rectangles side by side with pwrite, past libhdf5, whose global lock they never take.
 //
 // Two phases. The constructor, called by one thread, makes the HDF5 file with all datasets and
 // closes it again: from then on the offsets are known and only bytes are written. write() may be

@@ -17,7 +17,8 @@
 namespace trireme {
 
 // Makes an HDF5 file out of the empty `file`. Returns the offset of each piece's first byte, which
-// is a multiple of 4096; -1 for pieces without elements, which get no dataset. No data is written.
+// is a multiple of 4096 for pieces of at least so many bytes; -1 for pieces without elements, which
+// get no dataset. No data is written.
 std::vector<std::int64_t> write_piece_datasets(File& file, const std::vector<Piece>& pieces);
 // From above, what write_piece_datasets() adds to the data themselves.
 std::int64_t structure_bytes(const std::vector<Piece>& pieces);
