@@ -48,12 +48,11 @@ TEST(ParityCorner, WholeGradientsElsewhereUnderSplitBackward) {
   const Task task{.model = tiny_gpt2(), .steps = 2};
   for (const Tier tier : {Tier::kHost, Tier::kDisk})
     for (const int pipeline : {1, 2})
-      for (const int shards : {1, 2})
-        expect_like_serial(task, {.mesh = {.data = 2, .pipeline = pipeline},
-                                  .schedule = ScheduleKind::kZeroBubbleH1,
-                                  .zero_stage = 1,
-                                  .shard_ranks = shards,
-                                  .offload = {.gradients = tier, .tile = 97}});
+      expect_like_serial(task, {.mesh = {.data = 2, .pipeline = pipeline},
+                                .schedule = ScheduleKind::kZeroBubbleH1,
+                                .zero_stage = 1,
+                                .shard_ranks = pipeline,
+                                .offload = {.gradients = tier, .tile = 97}});
 }
 
 TEST(ParityCorner, UnevenLastMicroBatch) {
@@ -137,7 +136,7 @@ TEST(ParityCorner, EvaluationAndSamplingBetweenSteps) {
           const std::vector<std::int32_t> prompt(static_cast<std::size_t>(length), 3);
           const std::vector<double> logits = rank.engine.next_logits(prompt);
           const bool tells = rank.mesh.coord().data == 0 && rank.mesh.coord().tensor == 0;
-          if (tells) all.insert(all.end(), logits.begin(), logits.end());
+          if (tells && !logits.empty()) all.insert(all.end(), logits.begin(), logits.end());
         }
         if (rank.first() && rank.mesh.shape().pipeline == 1)
           all.insert(all.end(), {loss, validation});
