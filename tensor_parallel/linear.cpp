@@ -171,6 +171,8 @@ Var RowLinear::forward(const Context& ctx, const Var& x) {
       add_weight_gradient(ctx.backend, weight_, dy, saved.get());
       if (bias_) add_bias_gradient(ctx.backend, *bias_, dy_rows);
     });
+    // No collective hides this gradient: made now, its operands die before the way goes on.
+    if (group_.size() == 1) ctx.tape->drain_unless_split();
   });
   return out;
 }

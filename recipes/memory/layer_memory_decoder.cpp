@@ -6,8 +6,9 @@
 //  tape keeps what gradients need: input, norm output and statistics, wide product, inner output,
 //  log-sum-exp.
 //  - Backward: weight gradients wait in the tape's queue and keep their operands. With tensor ranks
-//  each half drains the queue under its own all-reduce; alone, both halves drain at the unit's end;
-//  in a split backward all of it is left to W, which also gathers cut rows itself.
+//  each half drains the queue under its own all-reduce; alone, each row linear drains it at once,
+//  and the last column linear's waits for the unit's end; in a split backward all of it is left to
+//  W, which also gathers cut rows itself.
 //  - A gradient of the stream is shared by the branch and the residual. Added to in place once the
 //  branch has a tensor of its own (cast, dropout) or has drained, else a sum is made beside it.
 #include "recipes/memory/memory_script.h"
@@ -29,6 +30,7 @@ class BlockScript {
       : s_(sizes),
         split_(split),
         queued_(sizes.alone || split),
+        drains_(sizes.alone && !split),
         attention_{"norm1", "qkv",    "attention output", "attention branch", "dropout1",
                    "input", "middle", sizes.qkv,          sizes.heads,        true},
         mlp_{"norm2",      "up output", "activation output",
@@ -60,6 +62,7 @@ class BlockScript {
 
   void backward_weight() {
     if (!queued_) return;
+    if (drains_) return column_weights(attention_);
     for (const Half* half : {&mlp_, &attention_}) {
       row_weights(*half);
       column_weights(*half);
@@ -103,9 +106,12 @@ class BlockScript {
 
   void backward(const Half& h) {
     row_gradient(h);
+    if (drains_ && h.attention) column_weights(mlp_);
+    if (drains_) row_weights(h);
     list_.take(h.wide + " gradient", s_.R * h.wide_columns * s_.c);
     list_.give(h.inner + " gradient");
-    if (!remade(h)) list_.give(h.wide);
+    if (!remade(h) || drains_) list_.give(h.wide);
+    if (h.attention && drains_) list_.give(h.inner);  // attention's own operand, too
     if (h.attention) list_.give("log-sum-exp");
     column_gradient(h);
     norm_gradient(h);
@@ -140,7 +146,7 @@ class BlockScript {
 
   void norm_gradient(const Half& h) {
     const std::string from = h.from + " gradient", to = h.to + " gradient";
-    if (queued_ && branch_shares_stream()) {
+    if (split_ && branch_shares_stream()) {
       list_.take(h.norm + " input gradient", stream());
       list_.take(from, stream());
       list_.give(h.norm + " input gradient");
@@ -157,8 +163,8 @@ class BlockScript {
     if (remade(h)) {
       list_.take(h.inner, s_.R * h.inner_columns * s_.c);
       list_.give(h.inner);
-      list_.give(h.wide);
-    } else {
+      if (!drains_) list_.give(h.wide);
+    } else if (!drains_ || !h.attention) {
       list_.give(h.inner);
     }
     if (s_.sharded) list_.give(h.branch + " gradient, all rows");
@@ -166,7 +172,7 @@ class BlockScript {
       list_.give(h.branch + " gradient");
     else if (s_.dropout)
       list_.give(h.dropout + " gradient");
-    else if (queued_)
+    else if (split_)
       list_.give(h.to + " gradient");
   }
 
@@ -195,7 +201,8 @@ class BlockScript {
 
   const LayerSizes& s_;
   bool split_;
-  bool queued_;  // weight gradients wait until the whole block is done, or longer
+  bool queued_;  // a column linear's weight gradient waits for longer than its own backward
+  bool drains_;  // a row linear's does not
   Half attention_, mlp_;
   MemoryScript list_;
 };

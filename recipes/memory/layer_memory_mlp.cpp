@@ -14,6 +14,7 @@ class MlpScript {
   MlpScript(const LayerSizes& sizes, const LayerUse& use, bool split)
       : s_(sizes),
         queued_(sizes.alone || split),
+        drains_(sizes.alone && !split),
         residual_(!use.first_block),
         casts_(sizes.mixed && !use.narrow_gradient) {
     list_.handed("input", s_.B * s_.K * s_.w);
@@ -50,16 +51,19 @@ class MlpScript {
 
   void backward_input() {
     row_gradient();
+    if (drains_) row_weights();
     list_.take("up output gradient", s_.B * s_.up * s_.c);
     list_.give("activation output gradient");
-    if (!s_.selective) list_.give("up output");
+    if (!s_.selective || drains_) list_.give("up output");
     list_.take("up input gradient", s_.B * s_.K * s_.c);
-    if (!queued_) weights();
+    if (!queued_) row_weights();
+    if (!queued_) column_weights();
     input_gradient();
   }
 
   void backward_weight() {
-    if (queued_) weights();
+    if (queued_ && !drains_) row_weights();
+    if (queued_) column_weights();
   }
 
   MemoryScript& list() { return list_; }
@@ -79,7 +83,7 @@ class MlpScript {
 
   void input_gradient() {
     if (!residual_) return list_.rename("up input gradient", "input gradient");
-    if (queued_ && branch_shares_stream()) {
+    if (queued_ && !drains_ && branch_shares_stream()) {
       list_.take("input gradient", gradient());
     } else {
       list_.rename("output gradient", "input gradient");
@@ -87,13 +91,13 @@ class MlpScript {
     list_.give("up input gradient");
   }
 
-  // Both queued weight gradients, and what they held. (The column linear's is held by the running
+  // The queued weight gradients, and what they held. (The column linear's is held by the running
   // tape entry too when the queue drains there, but nothing is taken until that ends.)
-  void weights() {
+  void row_weights() {
     if (s_.selective) {
       list_.take("activation output", s_.B * s_.F * s_.c);
       list_.give("activation output");
-      list_.give("up output");
+      if (!drains_) list_.give("up output");
     } else {
       list_.give("activation output");
     }
@@ -101,8 +105,11 @@ class MlpScript {
       list_.give("mlp branch gradient");
     else if (s_.dropout && residual_)
       list_.give("dropout gradient");
-    else if (queued_ || !residual_)
+    else if ((queued_ && !drains_) || !residual_)
       list_.give("output gradient");
+  }
+
+  void column_weights() {
     list_.give("up output gradient");
     list_.give(s_.mixed ? "input in compute type" : "input");
   }
@@ -110,7 +117,8 @@ class MlpScript {
   bool branch_shares_stream() const { return !casts_ && !s_.dropout; }
 
   const LayerSizes& s_;
-  bool queued_;  // weight gradients wait until the whole block is done, or longer
+  bool queued_;  // the column linear's weight gradient waits for longer than its own backward
+  bool drains_;  // the row linear's does not
   bool residual_;
   bool casts_;  // the output gradient is wider than the operands
   MemoryScript list_;

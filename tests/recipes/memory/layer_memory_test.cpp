@@ -187,7 +187,7 @@ TEST(LayerMemory, ExplainedAsATable) {
   for (const char* line : {"  qkv                R (H + 2 G) D c   1,536       kept\n",
                            "  input gradient              as middle gradient   1,024  handed on\n",
                            "  in use before it                                 9,728\n",
-                           "  in use at most                                  14,336\n"})
+                           "  in use at most                                  12,288\n"})
     EXPECT_NE(block.find(line), std::string::npos) << line << "in\n" << block;
   EXPECT_NE(explain(layer_memory(model, EntryKind::kHead, {})).find("logits"), std::string::npos);
 }
