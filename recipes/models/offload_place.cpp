@@ -35,6 +35,7 @@ std::unique_ptr<TiledStore> OffloadPlace::make_store(Tier tier, TiledShape shape
   if (tier == Tier::kDevice || shape.arrays.empty()) return nullptr;
   shape.tile = tiers_.tile;
   if (tier == Tier::kHost) return make_host_store(std::move(shape), device_.shared_ledger());
+  folder_->expect_room(TiledStore::home_bytes(shape, Tier::kDisk));
   return make_disk_store(std::move(shape), device_.shared_ledger(), *folder_, *pool_,
                          {.buffers = tiers_.buffers, .name = name});
 }
