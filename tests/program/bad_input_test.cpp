@@ -197,7 +197,9 @@ TEST_F(BadInput, DeviceMemoryTooSmall) {
     for (std::string flag; changes >> flag;) again.push_back(flag);
     again.push_back("--train.steps=1");
     again.push_back("--device.memory=" + std::to_string(1 << 30));  // the kernels' workspace on top
+    std::filesystem::remove_all(run_.folder());
     EXPECT_EQ(run_to_end(run_.train(again)).code, 0) << "the flags are those of a recipe";
+    std::filesystem::remove_all(run_.folder());
   };
   expect_change({"--device.memory=250KiB"}, {"device.memory = 250KiB: a step takes"});
   // The states are four times 129 KiB; what the activations take goes with the samples.

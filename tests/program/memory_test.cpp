@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "tests/program/harness/program_run.h"
@@ -130,6 +131,7 @@ TEST_F(Memory, TheProcessTakesWhatTheLedgersCount) {
         peak += rank[tier]["peak"].get<std::int64_t>();
         resident += rank[tier]["resident"].get<std::int64_t>();
       }
+    std::filesystem::remove_all(run_.folder());
     EXPECT_GT(resident, 100 * kMiB) << "enough to see a part that is not counted";
     EXPECT_GT(process, resident) << layout.front();
     EXPECT_LT(process, peak + 2 * kPool + kRest) << layout.front() << ", counted " << peak / kMiB;
