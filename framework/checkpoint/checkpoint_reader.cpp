@@ -145,25 +145,32 @@ void CheckpointReader::Impl::read_part(const Place& place, const Request& reques
   const std::int64_t last = (part.row - at.row + part.rows - 1) * at.columns + walk.end;
   const std::int64_t per_block = kHashBlock / bytes;
   const std::int64_t all = at.elements();
+  const auto place_of = [&](std::int64_t e) {  // in `out`, in elements
+    return (at.row + e / at.columns - request.at.row) * request.at.columns +
+           (at.column + e % at.columns - request.at.column);
+  };
   for (std::int64_t block = first / per_block; block * per_block < last; ++block) {
     const std::int64_t block_begin = block * per_block;
+    const std::int64_t block_end = std::min(all, block_begin + per_block);
     const std::int64_t begin = walk.from(std::max(first, block_begin));
-    const std::int64_t end = walk.until(std::min({last, block_begin + per_block, all}));
+    const std::int64_t end = walk.until(std::min(last, block_end));
     if (begin >= end) continue;
+    // A block that is wanted as it lies there goes straight to its place.
+    const bool straight =
+        flat && stored == request.dtype && begin == block_begin && end == block_end;
+    std::byte* into = straight ? request.out + place_of(begin) * out_bytes : buffer.data();
     std::int64_t base = begin;
     if (verified[place.first_block + static_cast<std::size_t>(block)]) {
-      file->read(buffer.data(), (end - begin) * bytes, place.stored->offset + begin * bytes);
+      file->read(into, (end - begin) * bytes, place.stored->offset + begin * bytes);
     } else {
       base = block_begin;
-      const bool good = read_block(*file, place, block, buffer.data());
+      const bool good = read_block(*file, place, block, into);
       if (!good) throw Error(damage(place, block));
     }
+    if (straight) continue;
     for (std::int64_t e = begin; e < end;) {
-      const std::int64_t row = e / at.columns, column = e % at.columns;
-      const std::int64_t run = flat ? end - e : std::min(end - e, walk.end - column);
-      const std::int64_t to = (at.row + row - request.at.row) * request.at.columns +
-                              (at.column + column - request.at.column);
-      convert(buffer.data() + (e - base) * bytes, request.out + to * out_bytes, run);
+      const std::int64_t run = flat ? end - e : std::min(end - e, walk.end - e % at.columns);
+      convert(buffer.data() + (e - base) * bytes, request.out + place_of(e) * out_bytes, run);
       e = walk.from(e + run);
     }
   }

@@ -29,7 +29,7 @@ class CheckpointReader {
   // Throws Error naming tensor and both shapes when the checkpoint's differs from `shape`.
   void expect_shape(const ArrayName& name, const Shape& shape) const;
   // The rectangle, row-major, converted to `dtype` (to nearest even, once; the same type keeps
-  // every bit). Takes a buffer of kHashBlock bytes.
+  // every bit). Takes a buffer of kHashBlock bytes. After an Error `out` holds anything.
   void read(const ArrayName& name, const Rectangle& at, DType dtype, void* out) const;
   // Reads and compares every byte of every file; returns a sentence per damaged file or piece, all
   // of them.
