@@ -39,7 +39,7 @@ ZeroOptimizer::ZeroOptimizer(std::vector<Unit*> units, Backend& backend, const M
       mesh_(mesh),
       options_(options),
       units_(std::move(units)),
-      sums_(backend.zeros({4}, DType::kF64, MemoryKind::kWorkspace)) {
+      sums_(backend.zeros({5}, DType::kF64, MemoryKind::kWorkspace)) {
   if (!options_.host) options_.host = &backend;
   for (Unit* unit : units_) states_.push_back(make_state(*unit, states_.size()));
   flush();
@@ -202,7 +202,7 @@ StepResult ZeroOptimizer::step(const StepRequest& request) {
   if (options_.kv_replicas) sum_group(SumGroup::kKvReplicas, *options_.kv_replicas);
   if (mesh_.ends()) sum_group(SumGroup::kEnds, *mesh_.ends());
 
-  const double start[4] = {0, 0, request.stop ? 1.0 : 0.0, 0};
+  const double start[5] = {0, 0, request.stop ? 1.0 : 0.0, 0, request.save ? 1.0 : 0.0};
   upload_doubles(backend_, start, sums_);
   if (request.loss) backend_.copy(request.loss, sums_.elements_at(3, {1}));
   add_all_squares(sums_.elements_at(0, {2}));
@@ -213,7 +213,8 @@ StepResult ZeroOptimizer::step(const StepRequest& request) {
                     .grad_norm = std::sqrt(sums[1]) / request.loss_scale,
                     .lr = options_.schedule.at(taken_),
                     .loss_scale = request.loss_scale,
-                    .stop = sums[2] > 0};
+                    .stop = sums[2] > 0,
+                    .save = sums[4] > 0};
   result.skipped = sums[0] > 0 || !std::isfinite(sums[1]);
   scaler_.update(result.skipped);
   if (result.skipped) {

@@ -2,8 +2,8 @@
 // step"):
 //
 //   data reduction (started by the units) -> the sums that descriptors name, on this rank's data
-//   shards, one flat buffer per group -> one world collective of [bad, sum of squares, stop, loss]
-//   -> unscale by the scale of this step's backward, clip, update -> weights whole again.
+//   shards, one flat buffer per group -> one world collective of [bad, sum of squares, stop, loss,
+//   save] -> unscale by the scale of this step's backward, clip, update -> weights whole again.
 //
 // Every rank squares only its own data shard, in f64 and by segment, and each logical element is
 // counted once over the world, so the norm has the same bits at every stage. The number of
@@ -48,6 +48,7 @@ TiledShape state_shape(std::span<Unit* const> units, const OptimizerOptions& opt
 
 struct StepRequest {
   bool stop = false;      // this rank wants to end after this step
+  bool save = false;      // this rank wants a checkpoint after this step
   double loss_scale = 1;  // what this step's loss was multiplied with, all over the world: the
                           // loss_scale() of before backward began
   Tensor loss;            // (1) f64, added up over the ranks that give one; may be undefined
@@ -60,6 +61,7 @@ struct StepResult {
   double loss_scale = 1;  // of this step
   bool skipped = false;
   bool stop = false;          // some rank asked to end after this step
+  bool save = false;          // some rank asked for a checkpoint after this step
   std::string bad_parameter;  // of a skipped step: the first one with a non-finite gradient, by
                               // rank and order
 };
@@ -122,7 +124,7 @@ class ZeroOptimizer {
   ZeroOptions options_;
   std::vector<Unit*> units_;
   std::vector<State> states_;
-  Tensor sums_;  // (4) f64: bad, sum of squares, stop, loss
+  Tensor sums_;  // (5) f64: bad, sum of squares, stop, loss, save
   std::int64_t taken_ = 0;
   LossScaler scaler_{options_.loss_scale};
 };

@@ -153,7 +153,8 @@ RunnerOptions Engine::runner_options(const std::string& label, bool training) co
           .label = label};
 }
 
-EngineStep Engine::train(std::int64_t step, const SampleSource& source, bool stop_requested) {
+EngineStep Engine::train(std::int64_t step, const SampleSource& source, bool stop_requested,
+                         bool save_requested) {
   const std::int64_t share = options_.global_batch / mesh_.shape().data;
   Batch batch = load(step * options_.global_batch + mesh_.coord().data * share, share, source);
   EngineStep result;
@@ -173,8 +174,10 @@ EngineStep Engine::train(std::int64_t step, const SampleSource& source, bool sto
   stage_->end_pass();
 
   const bool gives_loss = last_stage() && mesh_.coord().tensor == 0;
-  result.optimizer = optimizer_->step(
-      {.stop = stop_requested, .loss_scale = scale, .loss = gives_loss ? total : Tensor()});
+  result.optimizer = optimizer_->step({.stop = stop_requested,
+                                       .save = save_requested,
+                                       .loss_scale = scale,
+                                       .loss = gives_loss ? total : Tensor()});
   result.loss = result.optimizer.loss * mean;
   return result;
 }

@@ -24,7 +24,7 @@ TEST(ZeroOptimizer, ClipsByTheWholeNormAndReportsItBefore) {
   });
 }
 
-TEST(ZeroOptimizer, AddsLossesAndSharesTheWishToStop) {
+TEST(ZeroOptimizer, AddsLossesAndSharesWishes) {
   on_ranks(3, [](Communicator& world, Backend& backend) {
     ToyUnit toy({toy_spec("a", 1)}, backend, world);
     Mesh mesh(world, {.data = 3});
@@ -35,8 +35,13 @@ TEST(ZeroOptimizer, AddsLossesAndSharesTheWishToStop) {
     toy.backward({{0}});
     const StepResult result = optimizer.step({.stop = world.rank() == 2, .loss = loss});
     EXPECT_TRUE(result.stop);
+    EXPECT_FALSE(result.save);
     EXPECT_EQ(result.loss, 4.5);
     EXPECT_FALSE(result.skipped);
+    toy.backward({{0}});
+    const StepResult saved = optimizer.step({.save = world.rank() == 0, .loss = loss});
+    EXPECT_TRUE(saved.save);
+    EXPECT_FALSE(saved.stop);
   });
 }
 
