@@ -12,6 +12,7 @@
 #include "framework/base/error.h"
 #include "recipes/cli/help.h"
 #include "recipes/commands/process.h"
+#include "recipes/train/last_failure.h"
 
 extern char** environ;
 
@@ -25,6 +26,10 @@ std::atomic<int> signals_received{0};
 void on_signal(int number) {
   if (signals_received.fetch_add(1) > 0) _exit(128 + number);
 }
+
+std::atomic<int> save_requests{0};
+
+void on_save_request(int) { save_requests.fetch_add(1); }
 
 // The same of a process that is alone: one voice. A step may take a while, and silence looks like a
 // hang. Only calls that a handler may make.
@@ -77,6 +82,8 @@ int dispatch(Process& process, const CommandLine& line) {
   if (line.command == "train") return train_command(process, line);
   if (line.command == "tokenize") return tokenize_command(process, line);
   if (line.command == "report") return report_command(process, line);
+  if (line.command == "generate") return generate_command(process, line);
+  if (line.command == "checkpoint") return checkpoint_command(process, line);
   if (line.command == "memory") return memory_command(process, line);
   return doctor_command(process, line);
 }
@@ -90,9 +97,10 @@ int told(Process& process, const std::exception& error, int code) {
 int run(Process& process, int argc, char** argv) {
   try {
     const std::vector<std::string> arguments(argv + 1, argv + argc);
-    std::vector<Option> options{{.name = "json"}};
-    if (!arguments.empty() && arguments[0] == "memory") options.push_back({.name = "explain"});
-    return dispatch(process, split_command_line(arguments, options));
+    const std::string command = arguments.empty() ? "" : arguments[0];
+    return dispatch(process, split_command_line(arguments, options_of(command)));
+  } catch (const RepeatedFailure& error) {
+    return told(process, error, 3);
   } catch (const UsageError& error) {
     return told(process, error, 2);
   } catch (const std::exception& error) {
@@ -116,6 +124,8 @@ int main(int argc, char** argv) {
   action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  action.sa_handler = on_save_request;
+  sigaction(SIGUSR1, &action, nullptr);
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);  // a file at its limit is an error of the write, with a sentence
 
@@ -133,6 +143,7 @@ int main(int argc, char** argv) {
                            .err = std::cerr,
                            .files = *files,
                            .signals = signals_received,
+                           .save_requests = save_requests,
                            .under_launcher = launched,
                            .mpi = [&]() -> trireme::MpiSession& {
                              if (!mpi) mpi = trireme::MpiSession::start(&argc, &argv);

@@ -12,9 +12,10 @@ namespace trireme {
 namespace {
 
 constexpr std::array<Command, 14> kCommands{{
-    {"train", "train [RECIPE] [--section.key=value ...]", "train a model", true},
+    {"train", "train [RECIPE] [--section.key=value ...] [--resume|--restart]", "train a model",
+     true},
     {"tokenize", "tokenize TEXT TOKENS", "write the tokens of a text to an HDF5 file", true},
-    {"generate", "generate", "continue a text", false},
+    {"generate", "generate RUN_FOLDER [--prompt TEXT] [--tokens N]", "continue a text", true},
     {"evaluate", "evaluate", "measure a model on a text", false},
     {"chat", "chat", "talk to a model", false},
     {"serve", "serve", "answer over HTTP", false},
@@ -22,7 +23,7 @@ constexpr std::array<Command, 14> kCommands{{
     {"memory", "memory RECIPE|RUN_FOLDER [--explain]", "tell a recipe's memory before it runs",
      true},
     {"report", "report FOLDER...", "show runs side by side and compare their losses", true},
-    {"checkpoint", "checkpoint", "inspect and convert checkpoints", false},
+    {"checkpoint", "checkpoint inspect|verify|diff FOLDER...", "look into checkpoints", true},
     {"data", "data", "inspect token files", false},
     {"tokenizer", "tokenizer", "make a tokenizer", false},
     {"bench", "bench", "measure this machine", false},

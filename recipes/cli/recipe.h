@@ -122,7 +122,7 @@ struct TrainSection {
   std::int64_t sample_every = 0;      // steps; 0: never
   std::int64_t checkpoint_every = 0;  // steps; 0: never
   std::int64_t keep = 0;              // checkpoints
-  bool resume = false;
+  bool resume = false, restart = false;
   std::int64_t max_skipped = 0;  // steps in a row
   std::string trace;             // steps A:B, or empty; see parse_step_range
   bool operator==(const TrainSection&) const = default;

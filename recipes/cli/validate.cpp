@@ -196,6 +196,9 @@ class Checker {
            " are both given; use one");
     expect(!given_.needs_data || !r_.train.folder.empty(), {"train.folder"},
            "train.folder is empty; use the name of a folder, made if it is missing");
+    expect(!r_.train.resume || !r_.train.restart, {"train.resume", "train.restart"},
+           "train.resume and train.restart are both true; resume goes on with the run in "
+           "train.folder, restart removes it; use one");
     const std::int64_t first = parse_step_range(r_.train.trace).begin, steps = r_.train.steps;
     expect(first <= steps, {"train.trace", "train.steps"}, "train.trace = ", r_.train.trace,
            " begins after the last step, train.steps = ", steps, "; use steps from 1 to ", steps);

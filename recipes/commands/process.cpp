@@ -29,6 +29,19 @@ int Process::cores() const {
   return std::max(1, CPU_COUNT(&set));
 }
 
+std::vector<Option> options_of(const std::string& command) {
+  std::vector<Option> options{{.name = "json"}};
+  const auto add = [&](std::string_view name, bool takes_value) {
+    options.push_back({.name = name, .takes_value = takes_value});
+  };
+  if (command == "memory") add("explain", false);
+  if (command == "train")
+    for (const char* name : {"resume", "restart"}) add(name, false);
+  if (command == "generate")
+    for (const char* name : {"prompt", "tokens", "temperature", "top_k", "seed"}) add(name, true);
+  return options;
+}
+
 Recipe recipe_of(Process& process, const CommandLine& line, bool needs_data) {
   if (line.names.size() > 1)
     throw UsageError(join(line.command, ": one recipe file, got ", line.names.size(),

@@ -23,7 +23,8 @@ struct Process {
   std::ostream& out;        // results
   std::ostream& err;        // progress and logs
   Files& files;
-  const std::atomic<int>& signals;  // SIGINT and SIGTERM received so far
+  const std::atomic<int>& signals;        // SIGINT and SIGTERM received so far
+  const std::atomic<int>& save_requests;  // SIGUSR1 received so far
   bool under_launcher = false;
   // MPI, started on first use. Null when this is not an MPI process.
   std::function<MpiSession&()> mpi;
@@ -40,7 +41,12 @@ int train_command(Process& process, const CommandLine& line);
 int tokenize_command(Process& process, const CommandLine& line);
 int memory_command(Process& process, const CommandLine& line);
 int doctor_command(Process& process, const CommandLine& line);
+int generate_command(Process& process, const CommandLine& line);
+int checkpoint_command(Process& process, const CommandLine& line);
 int report_command(Process& process, const CommandLine& line);
+
+// Options of a subcommand that are no recipe keys, beside --json.
+std::vector<Option> options_of(const std::string& command);
 
 // The recipe file named on the line, with its flags and the environment. Throws UsageError.
 Recipe recipe_of(Process& process, const CommandLine& line, bool needs_data);

@@ -1,4 +1,4 @@
-// trireme train RECIPE [--section.key=value ...] [--json]
+// trireme train RECIPE [--section.key=value ...] [--resume | --restart] [--json]
 #include <algorithm>
 #include <ostream>
 
@@ -12,6 +12,7 @@
 #include "recipes/commands/memory_text.h"
 #include "recipes/commands/process.h"
 #include "recipes/report/numbers.h"
+#include "recipes/train/last_failure.h"
 #include "recipes/train/measured_peak.h"
 #include "recipes/train/plan.h"
 #include "recipes/train/trainer.h"
@@ -84,6 +85,7 @@ std::string shell_word(const std::string& text) {
 std::string next_steps(const CommandLine& line, const Recipe& recipe) {
   const std::string folder = recipe.train.folder;
   const bool as_in_file = line.flags.empty() && !line.names.empty();
+  const bool saved = recipe.train.checkpoint_every > 0;
   const std::string file = as_in_file ? line.names[0] : folder + "/recipe.cfg";
   std::string train = "./trireme train " + shell_word(file);
   if (recipe.parallel.launch == "mpi")
@@ -92,8 +94,11 @@ std::string next_steps(const CommandLine& line, const Recipe& recipe) {
   const std::pair<std::string, std::string> steps[] = {
       {"cat " + shell_word(folder + "/report.json"), "memory and traffic of every rank"},
       {"tensorboard --logdir " + shell_word(folder), "curves"},
-      {join(train, " --train.steps=", recipe.train.steps * 4), "longer"},
-      {join(train, text, " --data.text=FILE"), "on your own text"},
+      {join(train, saved ? " --resume" : " --train.folder=" + shell_word(folder + "-longer"),
+            " --train.steps=", recipe.train.steps * 4),
+       saved ? "goes on, four times as long" : "longer"},
+      {join(train, text, " --train.folder=", shell_word(folder + "-own"), " --data.text=FILE"),
+       "on your own text"},
       {"./trireme train --help", "every key of a recipe"}};
   std::size_t widest = 0;
   for (const auto& [command, purpose] : steps) widest = std::max(widest, command.size());
@@ -106,6 +111,13 @@ std::string next_steps(const CommandLine& line, const Recipe& recipe) {
 
 void tell_end(Process& process, const CommandLine& line, const Recipe& recipe,
               const MemoryOutlook& memory, const TrainingEnd& end) {
+  if (end.complete) {
+    process.out << join("The run in ", recipe.train.folder, " has its ", recipe.train.steps,
+                        " steps already; --train.steps=", recipe.train.steps * 2,
+                        " would go on with it.\n")
+                << std::flush;
+    return;
+  }
   write_report(process.files, recipe.train.folder + "/report.json", end.report);
   if (line.options.contains("json")) {
     process.out << report_json(end.report) << std::flush;
@@ -117,7 +129,9 @@ void tell_end(Process& process, const CommandLine& line, const Recipe& recipe,
     process.out << "Sample (it begins with "
                 << (recipe.data.validation > 0 ? "held-out" : "training") << " text)\n"
                 << end.sample << "\n\n";
-  if (end.stopped) process.out << "Stopped by a signal after step " << end.report.steps << ".\n";
+  if (end.stopped)
+    process.out << "Stopped by a signal after step " << end.report.steps << "."
+                << (recipe.train.checkpoint_every > 0 ? " --resume goes on from there.\n" : "\n");
   process.out << next_steps(line, recipe) << std::flush;
 }
 
@@ -134,7 +148,7 @@ void run_threads(Process& process, const CommandLine& line, const Recipe& recipe
         world.barrier();
       },
       [&](int rank) { return rank_prefix(mesh, rank); });
-  inputs.voice->finish();
+  if (inputs.voice) inputs.voice->finish();
   tell_end(process, line, recipe, memory, end);
 }
 
@@ -144,14 +158,44 @@ void run_mpi(Process& process, const CommandLine& line, const Recipe& recipe,
     Trainer trainer(inputs, world);
     const TrainingEnd end = trainer.run();
     world.barrier();
-    if (!inputs.voice) return;
-    inputs.voice->finish();
+    if (world.rank() != 0) return;
+    if (inputs.voice) inputs.voice->finish();
     tell_end(process, line, recipe, memory, end);
   } catch (const UsageError& error) {
     throw UsageError(rank_prefix(mesh_shape(recipe), world.rank()) + error.what());
   } catch (const std::exception& error) {
     throw Error(rank_prefix(mesh_shape(recipe), world.rank()) + error.what());
   }
+}
+
+// The short flags, which decide over a recipe that says otherwise.
+CommandLine with_short_flags(CommandLine line) {
+  const bool resume = line.options.contains("resume"), restart = line.options.contains("restart");
+  if (resume || restart) {
+    line.flags.push_back({"train.resume", resume ? "true" : "false"});
+    line.flags.push_back({"train.restart", restart ? "true" : "false"});
+  }
+  return line;
+}
+
+// Runs `train`; what ends it is remembered in the folder, and told apart if it ended the last
+// start, too.
+template <typename Train>
+void remembering_failures(Process& process, const Recipe& recipe,
+                          const std::atomic<std::int64_t>& attempt, const Train& train) {
+  const std::string& folder = recipe.train.folder;
+  try {
+    train();
+  } catch (const UsageError&) {
+    throw;
+  } catch (const std::exception& error) {
+    const std::int64_t step = attempt.load();
+    const std::int64_t times = note_failure(process.files, folder, step, error.what());
+    if (times < 2) throw;
+    throw RepeatedFailure(repeated_text(error.what(), step, times));
+  }
+  const std::string failure = path_join(folder, kFailureName);
+  if (process.files.exists(failure)) process.files.remove(failure);
 }
 
 // One process after the other, so that the first one makes the cache and the others find it.
@@ -166,7 +210,8 @@ void in_turn(Communicator* world, const Work& work) {
 
 }  // namespace
 
-int train_command(Process& process, const CommandLine& line) {
+int train_command(Process& process, const CommandLine& given) {
+  const CommandLine line = with_short_flags(given);
   Recipe recipe = recipe_of(process, line, true);
   std::unique_ptr<Communicator> world;
   Machine machine{.cores = process.cores(),
@@ -195,13 +240,17 @@ int train_command(Process& process, const CommandLine& line) {
     throw UsageError(refusal);
   const std::string misfit = memory_misfit(memory, recipe);
 
+  RunStart start;
   std::unique_ptr<RunVoice> voice;
   double peak = 0;
-  if (first) {
+  const std::string& token_hash = opened.tokens->header().token_hash;
+  if (first) start = begin_run(process.files, recipe, token_hash);
+  if (first && !start.complete) {
     voice = std::make_unique<RunVoice>(process.files, recipe, process.err, process.terminal);
     voice->say(opening_lines(recipe, machine, data));
     voice->say(memory_lines(memory, recipe));
     if (!opened.note.empty()) voice->say(opened.note);
+    for (const std::string& note : start.notes) voice->say(note);
     if (recipe.device.kind == "cpu")
       peak = measured_peak(
                  recipe.precision.compute == "bf16" && machine.bf16 ? DType::kBF16 : DType::kF32,
@@ -209,15 +258,27 @@ int train_command(Process& process, const CommandLine& line) {
              static_cast<double>(recipe.parallel.ranks()) / machine.local_ranks;
   }
   if (!misfit.empty()) throw Error(misfit);  // told after the table
+  SaveSession session(process.files, checkpoints_folder(recipe.train.folder),
+                      world ? world->rank() : 0,
+                      world ? 1 : static_cast<int>(recipe.parallel.ranks()));
+  std::atomic<std::int64_t> attempt{start.step};
   const RunInputs inputs{.recipe = recipe,
                          .data = data,
                          .tokenizer = *tokenizer,
                          .files = process.files,
                          .signals = process.signals,
                          .voice = voice.get(),
-                         .measured_peak = peak};
-  world ? run_mpi(process, line, recipe, inputs, memory, *world)
-        : run_threads(process, line, recipe, inputs, memory);
+                         .measured_peak = peak,
+                         .checkpoints = {.session = &session,
+                                         .requests = &process.save_requests,
+                                         .start = first ? &start : nullptr,
+                                         .token_hash = token_hash},
+                         .attempt = &attempt};
+  const auto train = [&] {
+    world ? run_mpi(process, line, recipe, inputs, memory, *world)
+          : run_threads(process, line, recipe, inputs, memory);
+  };
+  first ? remembering_failures(process, recipe, attempt, train) : train();
   return 0;
 }
 

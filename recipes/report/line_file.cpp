@@ -13,6 +13,8 @@ void LineFile::line(std::string_view text) {
   file_->append(whole);
 }
 
+void LineFile::sync() { file_->sync(); }
+
 void LineFile::close() { file_->close(); }
 
 }  // namespace trireme

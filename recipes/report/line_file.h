@@ -23,6 +23,7 @@ class LineFile {
   LineFile(Files& files, const std::string& path, LineStart start);
   // `text` and a line's end.
   void line(std::string_view text);
+  void sync();  // to the disk
   void close();
 
  private:

@@ -69,6 +69,9 @@ struct RunReport {
   std::int64_t steps = 0;                                   // done
   std::int64_t skipped = 0;                                 // of them
   std::int64_t tokens = 0;                                  // labels learned from
+  // Of steps and tokens those of earlier starts of the run, which a resumed one went on from:
+  // seconds, time, traffic and disk are without them.
+  std::int64_t earlier_steps = 0, earlier_tokens = 0;
   std::int64_t parameters = 0;
   double seconds = 0;                     // wall clock, from the first step's start
   double loss = 0;                        // of the last step

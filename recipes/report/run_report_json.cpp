@@ -59,6 +59,8 @@ Json summary_of(const RunReport& report) {
           {"skipped", report.skipped},
           {"tokens", report.tokens},
           {"parameters", report.parameters},
+          {"earlier_steps", report.earlier_steps},
+          {"earlier_tokens", report.earlier_tokens},
           {"seconds", report.seconds},
           {"loss", report.loss},
           {"validation_loss", maybe(report.validation_loss)}};
@@ -118,6 +120,8 @@ RunReport read_report(const Json& json) {
   report.bubble_predicted = read_maybe<double>(json.at("bubble"), "predicted");
   const Json& summary = json.at("summary");
   report.steps = read_count(summary, "steps");
+  report.earlier_steps = read_maybe<std::int64_t>(summary, "earlier_steps").value_or(0);
+  report.earlier_tokens = read_maybe<std::int64_t>(summary, "earlier_tokens").value_or(0);
   report.skipped = read_count(summary, "skipped");
   report.tokens = read_count(summary, "tokens");
   report.parameters = read_count(summary, "parameters");

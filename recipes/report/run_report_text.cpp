@@ -113,8 +113,8 @@ std::string time_text(const RunReport& report) {
 
 // Of a step. Waiting shows what the disk costs; overlap is the share of the time without it.
 std::string disk_text(const RunReport& report) {
-  if (report.disk.empty() || report.steps == 0) return "";
-  const auto steps = static_cast<double>(report.steps);
+  const auto steps = static_cast<double>(report.steps - report.earlier_steps);
+  if (report.disk.empty() || steps == 0) return "";
   const auto seconds = [&](double whole) { return significant(whole / steps, 3) + "s"; };
   Rows rows{{"on disk, a step", "time", "computing", "waits for reads", "for writes", "moved",
              "rate", "overlap"}};
@@ -151,10 +151,14 @@ double DiskCell::bytes_per_second() const {
 
 std::string report_text(const RunReport& report) {
   std::string text = memory_text(report) + traffic_text(report) + time_text(report) +
-                     disk_text(report) + bubble_text(report) + grouped(report.steps) + " steps, " +
-                     grouped(report.tokens) + " tokens in " + duration_text(report.seconds);
+                     disk_text(report) + bubble_text(report);
+  const std::int64_t tokens = report.tokens - report.earlier_tokens;
+  if (report.earlier_steps > 0)
+    text += grouped(report.steps) + " steps, " + grouped(report.tokens) + " tokens; of them ";
+  text += grouped(report.steps - report.earlier_steps) + " steps, " + grouped(tokens) +
+          " tokens in " + duration_text(report.seconds);
   if (report.seconds > 0)
-    text += " (" + short_number(static_cast<double>(report.tokens) / report.seconds) + " tok/s)";
+    text += " (" + short_number(static_cast<double>(tokens) / report.seconds) + " tok/s)";
   if (report.skipped > 0) text += ", " + grouped(report.skipped) + " skipped";
   text += "; loss " + fixed(report.loss, 4);
   if (report.validation_loss) text += ", validation " + fixed(*report.validation_loss, 4);

@@ -16,11 +16,12 @@ std::map<std::string, TierBytes> memory_of(const RunReport& report) {
 }
 
 std::optional<double> sent_per_step(const RunReport& report) {
-  if (report.steps == 0) return std::nullopt;
+  const std::int64_t steps = report.steps - report.earlier_steps;  // that the traffic is of
+  if (steps == 0) return std::nullopt;
   std::int64_t bytes = 0;
   for (const RankReport& rank : report.ranks)
     for (const auto& [operation, cell] : rank.traffic) bytes += cell.bytes;
-  return static_cast<double>(bytes) / static_cast<double>(report.steps);
+  return static_cast<double>(bytes) / static_cast<double>(steps);
 }
 
 void add_speed(const std::vector<StepRecord>& steps, RunRow& row) {

@@ -16,8 +16,8 @@ namespace trireme {
 
 class RunVoice {
  public:
-  // Makes train.folder with recipe.cfg, metrics.jsonl, log.txt and an event file in it, and removes
-  // those, the report and the trace of an earlier run. `out` is standard error.
+  // train.folder is ready (run_start.h): metrics.jsonl and log.txt go on behind what is there,
+  // events in a file of their own. `out` is standard error.
   RunVoice(Files& files, const Recipe& recipe, std::ostream& out, const TerminalTraits& terminal);
 
   void say(const std::string& text) { console_.line(text); }
@@ -25,6 +25,8 @@ class RunVoice {
   // One step: always into metrics and events; printed each train.log_every steps, and the first,
   // the last and evaluated ones.
   void step(const StepRecord& record);
+  // To the disk: what a checkpoint's lines say must not be younger than it.
+  void sync();
   void finish();
 
  private:

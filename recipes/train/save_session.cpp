@@ -78,8 +78,8 @@ std::string begin_on_rank_0(const SaveRank& r, std::int64_t step,
   const int rank = r.mesh.world().rank();
   std::vector<Piece> named;
   for (const StatePiece& piece : pieces) named.push_back(piece.piece);
-  r.session.name_pieces(rank, std::move(named));
-  return rank == 0 ? r.session.folder().begin(step) : std::string();
+  r.session->name_pieces(rank, std::move(named));
+  return rank == 0 ? r.session->folder().begin(step) : std::string();
 }
 
 // Beside the space that other users take meanwhile, which preallocation then finds.
@@ -89,13 +89,13 @@ void expect_room(const SaveRank& r, const std::string& folder,
   for (const std::string& text : needed)
     if (!text.empty()) bytes += std::stoll(text);
   if (r.mesh.world().rank() != 0) return;
-  const std::int64_t free = r.session.files().free_space(folder);
+  const std::int64_t free = r.session->files().free_space(folder);
   check(bytes <= free, "save ", folder, ": ", bytes, " bytes are needed, but the disk has ", free,
         " free");
 }
 
 void write_own(const SaveRank& r, const std::vector<StatePiece>& pieces) {
-  const std::size_t first = r.session.first_piece(r.mesh.world().rank());
+  const std::size_t first = r.session->first_piece(r.mesh.world().rank());
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const DType dtype = pieces[i].piece.array.dtype;
     const std::int64_t all = pieces[i].flat.size(), step = kHashBlock / size_of(dtype);
@@ -104,7 +104,7 @@ void write_own(const SaveRank& r, const std::vector<StatePiece>& pieces) {
       const Tensor block =
           allocate_on_host(r.backend.shared_ledger(), {count}, dtype, MemoryKind::kCommunication);
       read_piece(r.engine.optimizer(), pieces[i], at, block);
-      r.session.writer().write(first + i, at, count, block.data());
+      r.session->writer().write(first + i, at, count, block.data());
     }
   }
 }
@@ -135,19 +135,19 @@ void save_all(const SaveRank& r, Manifest& head) {
   const Communicator* replicas = r.engine.stage().replicas();
   const std::vector<StatePiece> pieces =
       pieces_to_save(r.engine.optimizer(), !replicas || replicas->rank() == 0);
-  const bool leads = r.session.leads(r.mesh.world().rank());
+  const bool leads = r.session->leads(r.mesh.world().rank());
   const std::string folder =
       agreed(r, [&] { return begin_on_rank_0(r, head.step, pieces); }).front();
   const std::vector<std::string> needed =
-      agreed(r, [&] { return leads ? std::to_string(r.session.bytes_needed()) : std::string(); });
+      agreed(r, [&] { return leads ? std::to_string(r.session->bytes_needed()) : std::string(); });
   agreed(r, [&] { return expect_room(r, folder, needed), std::string(); });
   agreed(r, [&] {
-    if (leads) r.session.open(folder);
+    if (leads) r.session->open(folder);
     return std::string();
   });
   agreed(r, [&] { return write_own(r, pieces), std::string(); });
   const std::vector<std::string> files = agreed(r, [&] {
-    return leads ? encode(Manifest{.step = head.step, .files = {r.session.finish()}})
+    return leads ? encode(Manifest{.step = head.step, .files = {r.session->finish()}})
                  : std::string();
   });
   agreed(r, [&] {
@@ -156,7 +156,7 @@ void save_all(const SaveRank& r, Manifest& head) {
       if (!text.empty())
         for (StoredFile& file : decode_manifest(text, folder).files)
           head.files.push_back(std::move(file));
-    r.session.folder().commit(head);
+    r.session->folder().commit(head);
     return std::string();
   });
 }
@@ -168,8 +168,8 @@ void save(const SaveRank& r, Manifest head) {
   try {
     save_all(r, head);
   } catch (const Error&) {
-    if (r.session.leads(r.mesh.world().rank())) r.session.abandon();
-    if (r.mesh.world().rank() == 0) r.session.folder().discard();
+    if (r.session->leads(r.mesh.world().rank())) r.session->abandon();
+    if (r.mesh.world().rank() == 0) r.session->folder().discard();
     throw;
   }
 }
@@ -178,7 +178,7 @@ namespace {
 
 // Reads what this rank holds; returns the arrays that it asked for, a line each.
 std::string read_own(const SaveRank& r) {
-  const CheckpointReader& reader = r.session.reader();
+  const CheckpointReader& reader = r.session->reader();
   r.engine.optimizer().restore(counts_of(r.engine, reader.manifest()));
   std::set<ArrayName> asked;
   load_state(r.engine.optimizer(), r.backend, r.host,
@@ -193,33 +193,35 @@ std::string read_own(const SaveRank& r) {
 }
 
 // An array that nobody asked for belongs to another model.
-void expect_all_read(const CheckpointReader& reader, const std::vector<std::string>& asked) {
+void expect_all_read(const CheckpointReader& reader, const std::vector<std::string>& asked,
+                     LoadWhat what) {
   std::set<std::string> read;
   for (const std::string& lines : asked) {
     std::istringstream in(lines);
     for (std::string line; std::getline(in, line);) read.insert(line);
   }
   for (const LogicalArray& array : reader.arrays())
-    check(read.contains(array.name.tensor + " " + array.name.array), "the checkpoint has ",
-          describe(array.name), ", which the recipe's model or optimizer has not");
+    if (what == LoadWhat::kAll || array.name.array == "value")
+      check(read.contains(array.name.tensor + " " + array.name.array), "the checkpoint has ",
+            describe(array.name), ", which the recipe's model or optimizer has not");
 }
 
 }  // namespace
 
-Manifest load(const SaveRank& r, std::int64_t step) {
-  const bool leads = r.session.leads(r.mesh.world().rank());
+Manifest load(const SaveRank& r, std::int64_t step, LoadWhat what) {
+  const bool leads = r.session->leads(r.mesh.world().rank());
   agreed(r, [&] {
-    if (leads) r.session.open_reader(step);
+    if (leads) r.session->open_reader(step);
     return std::string();
   });
   const std::vector<std::string> asked = agreed(r, [&] { return read_own(r); });
   Manifest manifest;
   agreed(r, [&] {
-    manifest = r.session.reader().manifest();
-    if (r.mesh.world().rank() == 0) expect_all_read(r.session.reader(), asked);
+    manifest = r.session->reader().manifest();
+    if (r.mesh.world().rank() == 0) expect_all_read(r.session->reader(), asked, what);
     return std::string();
   });
-  if (leads) r.session.close_reader();
+  if (leads) r.session->close_reader();
   return manifest;
 }
 

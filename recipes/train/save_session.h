@@ -62,7 +62,7 @@ class SaveSession {
 
 // One rank's way to it.
 struct SaveRank {
-  SaveSession& session;
+  SaveSession* session;  // of the process
   Engine& engine;
   Mesh& mesh;
   Backend& backend;
@@ -72,7 +72,9 @@ struct SaveRank {
 // `head`: run, step, layout, recipe and scalars; files are added. The counts of the optimizer are
 // put into the scalars here.
 void save(const SaveRank& rank, Manifest head);
-// The state of that step, whatever layout saved it; returns its manifest.
-Manifest load(const SaveRank& rank, std::int64_t step);
+// The state of that step, whatever layout saved it; returns its manifest. With kWeights, arrays
+// that the engine's optimizer has no place for are left alone.
+enum class LoadWhat : std::uint8_t { kAll, kWeights };
+Manifest load(const SaveRank& rank, std::int64_t step, LoadWhat what = LoadWhat::kAll);
 
 }  // namespace trireme

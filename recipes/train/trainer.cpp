@@ -39,9 +39,10 @@ Trainer::Trainer(const RunInputs& inputs, Communicator& world) try
       engine_(engine_options(recipe_), mesh_, *backend_, resources()),
       skipped_batches_(recipe_.data.skip),
       disk_(engine_.stores(), [this] { return now(); }),
-      flops_per_sample_(training_flops_per_sample(engine_.layers())) {
+      flops_per_sample_(training_flops_per_sample(engine_.layers())),
+      checkpoints_(inputs.checkpoints, recipe_,
+                   {inputs.checkpoints.session, engine_, mesh_, *backend_, *backend_}) {
   engine_.runner().set_clock([this] { return now(); });
-  start_ = now();
 } catch (const MemoryError& error) {
   throw Error(join(error.what(), "\n", advice_for_states(inputs.recipe)));
 }
@@ -89,7 +90,8 @@ EngineStep Trainer::step(std::int64_t index) {
   disk_.begin_step();
   memory_.begin_step();
   const double begin = now();
-  const EngineStep result = engine_.train(index, training_samples(), inputs_.signals.load() > 0);
+  const EngineStep result =
+      engine_.train(index, training_samples(), inputs_.signals.load() > 0, checkpoints_.asked());
   const double end = now();
   disk_.end_step();
   traffic_.add(before, world_.traffic());
@@ -114,18 +116,18 @@ EngineStep Trainer::step(std::int64_t index) {
 
 void Trainer::note_skip(const EngineStep& result, std::int64_t index) {
   if (!result.optimizer.skipped) {
-    skipped_in_row_ = 0;
+    counts_.skipped_in_row = 0;
     return;
   }
-  ++skipped_;
-  ++skipped_in_row_;
+  ++counts_.skipped;
+  ++counts_.skipped_in_row;
   const double scale = result.optimizer.loss_scale;
   const std::string what = join("step ", index + 1, ": the gradient is not finite (first in ",
                                 result.optimizer.bad_parameter, ")",
                                 scale == 1 ? "" : join(" at loss scale ", significant(scale, 6)),
                                 "; the update is skipped");
   if (speaks()) inputs_.voice->say(what);
-  check(skipped_in_row_ <= recipe_.train.max_skipped, what, ", ", skipped_in_row_,
+  check(counts_.skipped_in_row <= recipe_.train.max_skipped, what, ", ", counts_.skipped_in_row,
         " times in a row; train.max_skipped = ", recipe_.train.max_skipped,
         " ends the run. A lower optimizer.lr or a warm-up may help.");
 }
@@ -140,7 +142,7 @@ void Trainer::speak(const EngineStep& result, std::int64_t index, double seconds
       .step = index + 1,
       .steps = recipe_.train.steps,
       .loss = result.loss,
-      .validation_loss = validation_,
+      .validation_loss = counts_.validation,
       .grad_norm = result.optimizer.grad_norm,
       .lr = result.optimizer.lr,
       .loss_scale = result.optimizer.loss_scale,
@@ -149,12 +151,12 @@ void Trainer::speak(const EngineStep& result, std::int64_t index, double seconds
       .tokens_per_s = static_cast<double>(result.tokens) / seconds,
       .flops_per_s = flops_per_sample_ * static_cast<double>(recipe_.batch.global) / seconds,
       .measured_peak = inputs_.measured_peak,
-      .skipped = skipped_,
+      .skipped = counts_.skipped,
       .memory = static_cast<std::int64_t>(memory),
       .memory_limit = recipe_.device.memory};
   if (recipe_.parallel.pipeline > 1 && spent[1] > 0) record.bubble = 1.0 - spent[0] / spent[1];
   const auto left = static_cast<double>(recipe_.train.steps - index - 1);
-  record.remaining = (now() - start_) / static_cast<double>(index + 1) * left;
+  record.remaining = (now() - start_) / static_cast<double>(index + 1 - earlier_.steps) * left;
   inputs_.voice->step(record);
 }
 
@@ -194,31 +196,41 @@ std::string Trainer::sample_text(std::int64_t request) {
   return printable(inputs_.tokenizer.decode(ids));
 }
 
-TrainingEnd Trainer::run() try {
-  bool stop = false;
-  for (std::int64_t index = 0; index < recipe_.train.steps && !stop; ++index) {
-    const double begin = now();
-    const EngineStep result = step(index);
-    const double seconds = now() - begin;
-    stop = result.optimizer.stop;
-    done_ = index + 1;
-    loss_ = result.loss;
-    tokens_ += result.tokens;
-    note_skip(result, index);
-    validation_.reset();
-    if (evaluates(index) && !stop) {
-      validation_ = validation_loss();
-      time_["evaluation"] += now() - begin - seconds;
-    }
-    speak(result, index, seconds);
-    if (samples(index) && !stop) {
-      const double from = now();
-      const std::string text = sample_text(index + 1);
-      if (speaks()) inputs_.voice->sample(index + 1, text);
-      time_["samples"] += now() - from;
-    }
+void Trainer::attempt_step(std::int64_t index) {
+  const double begin = now();
+  if (speaks() && inputs_.attempt) inputs_.attempt->store(index + 1);
+  const EngineStep result = step(index);
+  const double seconds = now() - begin;
+  stopped_ = result.optimizer.stop;
+  counts_.steps = index + 1;
+  counts_.loss = result.loss;
+  counts_.tokens += result.tokens;
+  note_skip(result, index);
+  counts_.validation.reset();
+  if (evaluates(index) && !stopped_) {
+    counts_.validation = validation_loss();
+    time_["evaluation"] += now() - begin - seconds;
   }
-  return finish(stop);
+  speak(result, index, seconds);
+  double from = now();
+  if (samples(index) && !stopped_) {
+    const std::string text = sample_text(index + 1);
+    if (speaks()) inputs_.voice->sample(index + 1, text);
+    time_["samples"] += now() - from;
+  }
+  from = now();
+  checkpoints_.after_step(counts_, result.optimizer.save, stopped_,
+                          speaks() ? inputs_.voice : nullptr);
+  time_["checkpoints"] += now() - from;
+}
+
+TrainingEnd Trainer::run() try {
+  counts_ = earlier_ = checkpoints_.resume();
+  if (earlier_.steps >= recipe_.train.steps) return {.complete = true};
+  start_ = now();
+  for (std::int64_t index = earlier_.steps; index < recipe_.train.steps && !stopped_; ++index)
+    attempt_step(index);
+  return finish(stopped_);
 } catch (const MemoryError& error) {
   throw Error(join(error.what(), "\n", advice_for_activations(recipe_)));
 }

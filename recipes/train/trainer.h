@@ -2,7 +2,7 @@
 //
 // All ranks run the same loop and agree on everything through collectives: loss, norm, skips, the
 // end. Rank 0 speaks. A first signal ends the run after the step that all ranks are in, with a
-// report; NaN losses in a row end it with an error.
+// checkpoint, if the run makes any, and a report; NaN losses in a row end it with an error.
 #pragma once
 
 #include <atomic>
@@ -14,6 +14,7 @@
 #include "framework/data/samples.h"
 #include "framework/data/tokenizer.h"
 #include "recipes/cli/recipe.h"
+#include "recipes/train/checkpointing.h"
 #include "recipes/train/disk_times.h"
 #include "recipes/train/rank_report.h"
 #include "recipes/train/run_voice.h"
@@ -31,12 +32,15 @@ struct RunInputs {
   const std::atomic<int>& signals;  // received so far
   RunVoice* voice = nullptr;        // of the process that holds rank 0
   double measured_peak = 0;         // FLOP/s of all ranks' cores together; 0 = not measured
+  CheckpointInputs checkpoints = {};
+  std::atomic<std::int64_t>* attempt = nullptr;  // rank 0 tells which step it is in, from 1
 };
 
 struct TrainingEnd {
-  bool stopped = false;  // by a signal
-  RunReport report;      // on rank 0
-  std::string sample;    // the last text sample, on rank 0
+  bool stopped = false;   // by a signal
+  bool complete = false;  // before this start already: nothing was done, there is no report
+  RunReport report;       // on rank 0
+  std::string sample;     // the last text sample, on rank 0
 };
 
 class Trainer {
@@ -47,6 +51,7 @@ class Trainer {
  private:
   EngineResources resources() const;
   EngineStep step(std::int64_t index);
+  void attempt_step(std::int64_t index);
   void note_skip(const EngineStep& result, std::int64_t index);
   void speak(const EngineStep& result, std::int64_t index, double seconds);
   double validation_loss();
@@ -73,12 +78,13 @@ class Trainer {
   CountedTraffic traffic_;
   DiskTimes disk_;
   std::map<std::string, double> time_;  // seconds by phase
-  std::optional<double> validation_;    // of the step at hand
   double flops_per_sample_ = 0;
   double busy_ = 0, walled_ = 0;  // of schedules run: computing, and in all
   double start_ = 0;
-  double loss_ = 0;
-  std::int64_t done_ = 0, skipped_ = 0, skipped_in_row_ = 0, tokens_ = 0;
+  Checkpointing checkpoints_;
+  RunCounts counts_;
+  RunCounts earlier_;     // of before this start
+  bool stopped_ = false;  // by a signal
 };
 
 }  // namespace trireme

@@ -46,7 +46,8 @@ TrainingEnd Trainer::finish(bool stopped) {
   write_trace_file();
 
   std::vector<std::string> phases = {
-      "forward", "backward", "pipeline wait", "reduction and update", "evaluation", "samples"};
+      "forward",    "backward", "pipeline wait", "reduction and update",
+      "evaluation", "samples",  "checkpoints"};
   std::vector<double> spent = {busy_, walled_};
   for (const std::string& phase : phases) spent.push_back(time_[phase]);
   spent = reduce_values(world_, *backend_, spent, ReduceOp::kSum);
@@ -66,13 +67,15 @@ TrainingEnd Trainer::finish(bool stopped) {
     if (spent[1] > 0) report.bubble_measured = 1.0 - spent[0] / spent[1];
     report.bubble_predicted = predicted(engine_.options(), mesh_.shape());
   }
-  report.steps = done_;
-  report.skipped = skipped_;
-  report.tokens = tokens_;
+  report.steps = counts_.steps;
+  report.skipped = counts_.skipped;
+  report.tokens = counts_.tokens;
+  report.earlier_steps = earlier_.steps;
+  report.earlier_tokens = earlier_.tokens;
   report.parameters = logical_parameters(engine_.options().model);
   report.seconds = seconds;
-  report.loss = loss_;
-  report.validation_loss = validation_;
+  report.loss = counts_.loss;
+  report.validation_loss = counts_.validation;
   return end;
 }
 

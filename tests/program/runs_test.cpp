@@ -152,10 +152,12 @@ TEST(Runs, NextStepsCanBePasted) {
   const std::string quoted = run / "a run'\\''s folder";
   EXPECT_NE(end.out.find("cat '" + quoted + "/report.json'"), std::string::npos) << end.out;
   // Flags were given, so the resolved recipe is what goes on.
-  EXPECT_NE(end.out.find("train '" + quoted + "/recipe.cfg' --train.steps=12"), std::string::npos)
+  EXPECT_NE(end.out.find("train '" + quoted + "/recipe.cfg' --train.folder='" + quoted +
+                         "-longer' --train.steps=12"),
+            std::string::npos)
       << end.out;
-  const ProgramEnd again =
-      run_to_end({program(), "train", folder + "/recipe.cfg", "--train.steps=4"});
+  const ProgramEnd again = run_to_end({program(), "train", folder + "/recipe.cfg",
+                                       "--train.folder=" + folder + "-longer", "--train.steps=4"});
   EXPECT_EQ(again.code, 0) << again.err;
 }
 

@@ -103,7 +103,7 @@ TinyRun::TinyRun() {
                             this->text(),
                             "\n[batch]\nglobal = 8\nmicro = 1\nsequence = 16\n"
                             "[device]\nkind = reference\n[precision]\ncompute = f64\n"
-                            "[train]\nsteps = 3\nseed = 1\nfolder = ",
+                            "[train]\nsteps = 3\nseed = 1\nrestart = true\nfolder = ",
                             folder(), "\n"));
 }
 

@@ -50,7 +50,7 @@ class StartedProgram {
 ProgramEnd run_to_end(const std::vector<std::string>& argv, const ProgramOptions& options = {});
 
 // A folder with a text, a recipe of a tiny model on the reference backend in f64, and its
-// train.folder "run".
+// train.folder "run", in which each run begins anew (train.restart) unless it is given --resume.
 class TinyRun {
  public:
   TinyRun();

@@ -99,15 +99,12 @@ TEST(Parse, AllProblemsAtOnceInOrder) {
 }
 
 TEST(Parse, LaterFeaturesAreRefusedByName) {
-  EXPECT_EQ(refusal("[train]\nkeep = 5\n"),
-            "a.cfg:2: train.keep = 5 is not supported yet; legal values: 2");
   EXPECT_EQ(refusal("", {"--device.kind=cuda"}),
             "flag --device.kind: device.kind = cuda is not supported yet; legal values: reference "
             "or cpu");
   EXPECT_EQ(refusal("", {"--zero.stage=4"}),
             "flag --zero.stage: zero.stage = 4: expected a whole number, 0 to 3");
-  for (std::string flag : {"--train.resume", "--train.checkpoint_every=5", "--model.from=folder",
-                           "--data.tokenizer=bpe"})
+  for (std::string flag : {"--model.from=folder", "--data.tokenizer=bpe"})
     EXPECT_NE(refusal("", {flag}).find("is not supported yet; legal values: "), std::string::npos)
         << flag << ": " << refusal("", {flag});
 }

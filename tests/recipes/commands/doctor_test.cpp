@@ -64,6 +64,7 @@ class Doctor : public ::testing::Test {
                    .err = err_,
                    .files = machine_,
                    .signals = signals_,
+                   .save_requests = signals_,
                    .under_launcher = false,
                    .mpi = {}};
 };

@@ -1,0 +1,26 @@
+// What an earlier run left in its folder: how far it came, cut back to a step, or removed. Only
+// files with the names that the program gives are ever touched.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "framework/base/files.h"
+
+namespace trireme {
+
+inline constexpr char kMetricsName[] = "metrics.jsonl";
+inline constexpr char kLogName[] = "log.txt";
+
+// The step of the last whole line of a metrics file; 0 if there is none.
+std::int64_t steps_told(Files& files, const std::string& metrics_path);
+
+// metrics.jsonl up to the line of `step`, whole lines only, even if the last writer was killed
+// within one; log.txt without a broken last line; no report, trace or scratch files: they were of
+// another end.
+void keep_run_until(Files& files, const std::string& run_folder, std::int64_t step);
+
+// All of it, checkpoints included, but for the last failure; what is not ours stays.
+void remove_run(Files& files, const std::string& run_folder);
+
+}  // namespace trireme

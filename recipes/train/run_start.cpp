@@ -1,0 +1,153 @@
+#include "recipes/train/run_start.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "framework/base/error.h"
+#include "framework/checkpoint/checkpoint_folder.h"
+#include "offload/scratch_folder.h"
+#include "recipes/cli/parse.h"
+#include "recipes/cli/recipe_text.h"
+#include "recipes/report/run_folder.h"
+#include "recipes/train/last_failure.h"
+#include "recipes/train/recipe_changes.h"
+#include "recipes/train/run_leftovers.h"
+
+namespace trireme {
+
+namespace {
+
+std::string new_run_id(Files& files) {
+  char digits[32];
+  std::snprintf(digits, sizeof digits, "%016llx",
+                static_cast<unsigned long long>(files.raw_random()));
+  return digits;
+}
+
+std::string contents_of(const EarlierRun& run) {
+  return join(run.steps, run.steps == 1 ? " step" : " steps", " and ", run.checkpoints.size(),
+              run.checkpoints.size() == 1 ? " checkpoint" : " checkpoints");
+}
+
+void expect_a_choice(const Recipe& recipe, const EarlierRun& there) {
+  if (!there.any() || recipe.train.resume || recipe.train.restart) return;
+  throw UsageError(join("train.folder = ", recipe.train.folder, " holds a run of ",
+                        contents_of(there),
+                        "; use --resume to go on with it, --restart to remove it and begin anew, "
+                        "or another train.folder"));
+}
+
+Recipe recipe_in(const std::string& text, const std::string& place) {
+  try {
+    return parse_recipe({.file = place, .text = text});
+  } catch (const UsageError& error) {
+    fail("the recipe in ", place, " cannot be read by this version: ", error.what());
+  }
+}
+
+// Steps after which the run that is there would have made its first checkpoint; 0: never.
+std::int64_t first_checkpoint_of(Files& files, const std::string& run_folder) {
+  const std::string path = path_join(run_folder, "recipe.cfg");
+  if (!files.exists(path)) return 0;
+  return recipe_in(read_whole(files, path), path).train.checkpoint_every;
+}
+
+// Without any checkpoint: from the start, if no more is lost by that than by any other kill.
+void resume_from_nothing(Files& files, const Recipe& recipe, const EarlierRun& there,
+                         RunStart& start) {
+  const std::string& folder = recipe.train.folder;
+  if (there.any())
+    check(there.steps <= first_checkpoint_of(files, folder), "train.resume: ", folder, " has ",
+          there.steps, " steps but no checkpoint to go on from (train.checkpoint_every makes them)",
+          "; use --restart to begin anew, or another train.folder");
+  start.notes.push_back(
+      there.any() ? join("train.resume: the run in ", folder, " ended before its first checkpoint",
+                         "; it begins from the start")
+                  : join("train.resume: no run in ", folder, " yet; it begins from the start"));
+}
+
+void expect_same_run(const Recipe& recipe, const Manifest& saved, const std::string& place,
+                     const std::string& token_hash, RunStart& start) {
+  RecipeChanges changes = recipe_changes(recipe_in(saved.recipe, place + "/recipe.cfg"), recipe);
+  const auto hash = saved.scalars.find("token_hash");
+  if (hash != saved.scalars.end() && hash->second != token_hash)
+    changes.refused.push_back(join(recipe.data.tokens.empty()
+                                       ? "data.text = " + recipe.data.text
+                                       : "data.tokens = " + recipe.data.tokens,
+                                   " has other tokens than the checkpoint's data"));
+  if (!changes.refused.empty()) {
+    std::string text = join("train.resume: ", place, " cannot go on with this recipe:");
+    for (const std::string& change : changes.refused) text += "\n  " + change;
+    throw UsageError(text + "\nGive the checkpoint's values, or use another train.folder");
+  }
+  for (const std::string& change : changes.noted) start.notes.push_back("changed: " + change);
+}
+
+void resume(Files& files, const Recipe& recipe, const EarlierRun& there,
+            const std::string& token_hash, RunStart& start) {
+  const CheckpointFolder checkpoints(files, checkpoints_folder(recipe.train.folder));
+  std::vector<std::string> damaged;
+  const auto step = checkpoints.newest_good(damaged);
+  if (!step && damaged.empty()) return resume_from_nothing(files, recipe, there, start);
+  if (!step) {
+    std::string text = "train.resume: no checkpoint is good:";
+    for (const std::string& sentence : damaged) text += "\n  " + sentence;
+    fail(text, "\nUse --restart to begin anew, or another train.folder");
+  }
+  for (const std::string& sentence : damaged) start.notes.push_back("passed over: " + sentence);
+  const std::string place = checkpoints.folder_of(*step);
+  const Manifest saved = read_manifest(files, place);
+  expect_same_run(recipe, saved, place, token_hash, start);
+  start.run = saved.run;
+  start.step = *step;
+  start.complete = *step >= recipe.train.steps;
+  start.notes.push_back(join("resumed from ", place, ", saved under ", saved.layout));
+}
+
+}  // namespace
+
+std::string checkpoints_folder(const std::string& run_folder) {
+  return path_join(run_folder, "checkpoints");
+}
+
+std::string recorded_recipe(const Recipe& recipe) {
+  Recipe plain = recipe;
+  plain.train.resume = plain.train.restart = false;
+  return resolved_text(plain);
+}
+
+EarlierRun earlier_run(Files& files, const std::string& run_folder) {
+  EarlierRun found;
+  if (files.status(run_folder).kind != FileKind::kDirectory) return found;
+  found.steps = steps_told(files, path_join(run_folder, kMetricsName));
+  found.checkpoints = CheckpointFolder(files, checkpoints_folder(run_folder)).steps();
+  return found;
+}
+
+RunStart begin_run(Files& files, const Recipe& recipe, const std::string& token_hash) {
+  const std::string& folder = recipe.train.folder;
+  expect_a_choice(recipe, earlier_run(files, folder));
+  if (!recipe.offload.folder.empty())
+    const ScratchFolder probe(files, {.folder = recipe.offload.folder});
+  files.make_directories(folder);
+  RunStart start;
+  start.lock = std::make_unique<RunLock>(files, folder, this_process(files));
+  const EarlierRun there = earlier_run(files, folder);
+  expect_a_choice(recipe, there);
+  if (recipe.train.resume) resume(files, recipe, there, token_hash, start);
+  if (start.complete) return start;
+  if (start.run.empty()) start.run = new_run_id(files);
+  if (recipe.train.restart && there.any())
+    start.notes.push_back(
+        join("train.restart: removed ", contents_of(there), " of an earlier run"));
+  const std::string failure = path_join(folder, kFailureName);
+  if (!recipe.train.resume && files.exists(failure)) files.remove(failure);
+  if (start.step > 0)
+    keep_run_until(files, folder, start.step);
+  else
+    remove_run(files, folder);
+  write_whole_atomically(files, path_join(folder, "recipe.cfg"), recorded_recipe(recipe));
+  return start;
+}
+
+}  // namespace trireme

@@ -1,0 +1,46 @@
+// How a run begins in its folder: from the start, or from a checkpoint; and what happens to what an
+// earlier run left there. Of the process that holds rank 0; before the run's files are opened.
+//
+// Nothing that anybody may miss is removed unasked: a folder with steps or checkpoints in it needs
+// train.resume or train.restart.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/base/files.h"
+#include "recipes/cli/recipe.h"
+#include "recipes/train/run_lock.h"
+
+namespace trireme {
+
+struct RunStart {
+  std::unique_ptr<RunLock> lock;
+  std::string run;                 // id: hexadecimal, kept over resumes
+  std::int64_t step = 0;           // attempts done; goes on behind the checkpoint of that step
+  bool complete = false;           // all of train.steps are done: nothing was touched
+  std::vector<std::string> notes;  // for the log: what was passed over, removed, changed
+};
+
+// What is in a folder.
+struct EarlierRun {
+  std::int64_t steps = 0;                 // told by metrics.jsonl
+  std::vector<std::int64_t> checkpoints;  // steps, nothing verified
+  bool any() const { return steps > 0 || !checkpoints.empty(); }
+};
+EarlierRun earlier_run(Files& files, const std::string& run_folder);
+
+std::string checkpoints_folder(const std::string& run_folder);
+// As written into recipe.cfg and checkpoints: without this start's resume and restart.
+std::string recorded_recipe(const Recipe& recipe);
+
+// Makes train.folder, locks it, and leaves in it what the run goes on from and nothing else of
+// ours: metrics.jsonl ends with the resumed step's line. `recipe` is resolved for the machine;
+// `token_hash` is of the data. Throws UsageError before anything is touched (an earlier run without
+// either key, a recipe that the checkpoint does not go on with, an offload folder that cannot be
+// used) or Error (no good checkpoint, another run is at work).
+RunStart begin_run(Files& files, const Recipe& recipe, const std::string& token_hash);
+
+}  // namespace trireme
