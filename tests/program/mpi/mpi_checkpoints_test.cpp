@@ -1,0 +1,95 @@
+// Checkpoints of rank processes: each writes a file of its own.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <filesystem>
+#include <random>
+
+#include "tests/program/checkpoints/run_columns.h"
+
+namespace trireme::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::size_t steps_of(const std::string& folder) { return column(folder, "loss").size(); }
+
+void expect_no_rank(const TinyRun& run) {
+  StartedProgram clock({"sleep", "10"});
+  ASSERT_TRUE(clock.wait_until([&] { return ranks_with(run.recipe()).empty(); }));
+}
+
+const Words kAll = {"--optimizer.schedule=constant", "--train.evaluate_every=never",
+                    "--train.checkpoint_every=2"};
+
+TEST(MpiCheckpoints, ThreeAndThreeAreSixAcrossLaunches) {
+  const TinyRun run;
+  const Words layout = {"--parallel.data=2", "--parallel.tensor=2", "--zero.stage=2"};
+  ASSERT_EQ(run_to_end(run.train(kAll + layout + Words{"--train.steps=6"})).code, 0);
+  const std::string folder = run / "halves";
+  const Words in = kAll + layout + Words{"--train.folder=" + folder};
+  ASSERT_EQ(run_to_end(run.train_mpi(4, in + Words{"--train.steps=3"})).code, 0);
+  for (const char* name : {"ranks-0.h5", "ranks-1.h5", "ranks-2.h5", "ranks-3.h5"})
+    EXPECT_TRUE(fs::exists(folder + "/checkpoints/step-000003/" + name)) << name;
+  const ProgramEnd end = run_to_end(run.train_mpi(4, in + Words{"--train.steps=5", "--resume"}));
+  ASSERT_EQ(end.code, 0) << end.err;
+  ASSERT_EQ(run_to_end(run.train(in + Words{"--train.steps=6", "--resume"})).code, 0);
+  EXPECT_EQ(columns(folder), columns(run.folder()));
+  // The same content, whatever the files.
+  EXPECT_EQ(run_to_end({program(), "checkpoint", "diff", folder, run.folder()}).code, 0);
+}
+
+TEST(MpiCheckpoints, KilledJobsGoOn) {
+  const TinyRun run;
+  const Words layout = {"--parallel.data=2", "--zero.stage=1", "--train.steps=20"};
+  ASSERT_EQ(run_to_end(run.train(kAll + layout)).code, 0);
+  const std::string folder = run / "killed";
+  const Words hunted = kAll + layout + Words{"--train.folder=" + folder, "--resume"};
+  std::mt19937 random(4);
+  for (int kills = 0; kills < 4; ++kills) {
+    StartedProgram job(run.train_mpi(2, hunted));
+    const std::size_t lines = steps_of(folder) + random() % 3;
+    int looks = static_cast<int>(random() % 10);
+    ASSERT_TRUE(job.wait_until([&] {
+      return ranks_with(run.recipe()).size() == 2 && steps_of(folder) >= lines && looks-- <= 0;
+    }));
+    const std::vector<pid_t> ranks = ranks_with(run.recipe());
+    ASSERT_EQ(ranks.size(), 2u);
+    kill(ranks[random() % 2], SIGKILL);
+    EXPECT_NE(job.end().code, 0);
+    expect_no_rank(run);
+  }
+  const ProgramEnd end = run_to_end(run.train_mpi(2, hunted));
+  ASSERT_EQ(end.code, 0) << end.err;
+  EXPECT_EQ(columns(folder), columns(run.folder()));
+}
+
+TEST(MpiCheckpoints, OneRankIsAskedAndAllSave) {
+  const TinyRun run;
+  StartedProgram job(run.train_mpi(
+      2, {"--parallel.pipeline=2", "--train.steps=1000000", "--train.log_every=100000"}));
+  ASSERT_TRUE(job.wait_until([&] { return steps_of(run.folder()) >= 2; }));
+  const std::vector<pid_t> ranks = ranks_with(run.recipe());
+  ASSERT_EQ(ranks.size(), 2u);
+  kill(ranks[1], SIGUSR1);
+  ASSERT_TRUE(job.wait_until([&] { return fs::exists(run.folder() + "/checkpoints/latest"); }));
+  kill(ranks[0], SIGTERM);
+  EXPECT_EQ(job.end().code, 0);
+  EXPECT_EQ(run_to_end({program(), "checkpoint", "verify", run.folder()}).code, 0);
+}
+
+TEST(MpiCheckpoints, RefusalsEndTheJobWithTheirCode) {
+  const TinyRun run;
+  const Words two = kAll + Words{"--parallel.data=2", "--train.steps=2"};
+  ASSERT_EQ(run_to_end(run.train_mpi(2, two)).code, 0);
+  const ProgramEnd word = run_to_end(run.train_mpi(2, two + Words{"--train.restart=false"}));
+  EXPECT_EQ(word.code, 2);
+  EXPECT_NE(word.err.find("use --resume to go on with it"), std::string::npos) << word.err;
+  const ProgramEnd complete = run_to_end(run.train_mpi(2, two + Words{"--resume"}));
+  EXPECT_EQ(complete.code, 0) << complete.err;
+  EXPECT_NE(complete.out.find("has its 2 steps already"), std::string::npos) << complete.out;
+  expect_no_rank(run);
+}
+
+}  // namespace
+}  // namespace trireme::testing
