@@ -18,7 +18,7 @@ field() { sed -n 's/.*"'"$1"'": *\([0-9.eE+-]*\).*/\1/p'; }
 
 ours() {  # tokens per second: the median of the steps after the first
   "$top/trireme" --no-install train "$recipe" --train.steps="${STEPS:-4}" --train.evaluate_every=never --train.sample_every=never \
-    --train.folder="$work/run" "$@" >"$work/out" 2>"$work/err" || { cat "$work/err" >&2; exit 1; }
+    --restart --train.folder="$work/run" "$@" >"$work/out" 2>"$work/err" || { cat "$work/err" >&2; exit 1; }
   tail -n +2 "$work/run/metrics.jsonl" | field tokens_per_s | median
 }
 

@@ -23,7 +23,7 @@ over() { awk -v a="$1" -v b="$2" 'BEGIN {printf "%.3f", a / b}'; }
 
 ours() {  # tokens per second at stage $1
   "${program[@]}" train "$recipe" --train.steps="${STEPS:-4}" --train.evaluate_every=never --train.sample_every=never \
-    --train.folder="$work/run" "${@:2}" --zero.stage="$1" >"$work/out" 2>"$work/err" || { cat "$work/err" >&2; exit 1; }
+    --restart --train.folder="$work/run" "${@:2}" --zero.stage="$1" >"$work/out" 2>"$work/err" || { cat "$work/err" >&2; exit 1; }
   tail -n +2 "$work/run/metrics.jsonl" | field tokens_per_s | median
 }
 

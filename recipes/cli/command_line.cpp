@@ -12,10 +12,9 @@ namespace trireme {
 namespace {
 
 constexpr std::array<Command, 14> kCommands{{
-    {"train", "train [RECIPE] [--section.key=value ...] [--resume|--restart]", "train a model",
-     true},
+    {"train", "train [RECIPE] [--section.key=value ...]", "train a model", true},
     {"tokenize", "tokenize TEXT TOKENS", "write the tokens of a text to an HDF5 file", true},
-    {"generate", "generate RUN_FOLDER [--prompt TEXT] [--tokens N]", "continue a text", true},
+    {"generate", "generate RUN_FOLDER [--prompt TEXT]", "continue a text", true},
     {"evaluate", "evaluate", "measure a model on a text", false},
     {"chat", "chat", "talk to a model", false},
     {"serve", "serve", "answer over HTTP", false},
