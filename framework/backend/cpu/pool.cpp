@@ -67,7 +67,7 @@ void Pool::shrink_to(std::int64_t kept) noexcept {
 }
 
 std::int64_t Pool::keepable() const {
-  return std::max<std::int64_t>(0, most_used_ + (32 << 20) - used_);
+  return std::max<std::int64_t>(0, most_used_ + most_used_ / 8 + (32 << 20) - used_);
 }
 
 void* Pool::take(std::int64_t bytes) {

@@ -5,8 +5,9 @@
 // Blocks are 64-byte aligned; those of 2 MiB and more are aligned to 2 MiB, ask for huge pages as
 // far as the request fills them, and go back to the system when they are given up.
 // What is kept is bounded: blocks in use plus blocks kept never exceed the most that was in use by
-// more than 32 MiB. Thread-safe, because the last reference to a tensor may die on a
-// peer's thread. Counts nothing in a ledger: the backend does, in requested bytes.
+// more than an eighth plus 32 MiB: blocks of other sizes are needed in between, and new pages cost
+// more than a product of their size. Thread-safe, because the last reference to a tensor may die on
+// a peer's thread. Counts nothing in a ledger: the backend does, in requested bytes.
 #pragma once
 
 #include <cstdint>
