@@ -99,8 +99,9 @@ TEST_P(EveryKey, RowIsComplete) {
   EXPECT_EQ(key().help.back(), '.');
   EXPECT_EQ(find_key(key().full_name()), &key());
   auto all = sections();
-  EXPECT_TRUE(std::any_of(all.begin(), all.end(),
-                          [&](const KeySection& section) { return section.name == key().section; }));
+  EXPECT_TRUE(std::any_of(all.begin(), all.end(), [&](const KeySection& section) {
+    return section.name == key().section;
+  }));
   EXPECT_EQ(key().type == KeyType::kChoice, !key().values.empty());
 }
 
