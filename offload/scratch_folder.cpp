@@ -69,8 +69,8 @@ ScratchFolder::~ScratchFolder() {
 
 void ScratchFolder::expect_room(std::int64_t bytes) const {
   const std::int64_t room = files_.free_space(path_);
-  check(bytes <= room, "offload.folder = ", folder_, ": the files of all ranks need ", bytes,
-        " bytes, but its disk has only ", room, " free");
+  check(bytes <= room, "offload.folder = ", folder_, ": a file of ", bytes,
+        " bytes is to be made in ", path_, ", but the disk has only ", room, " free");
 }
 
 }  // namespace trireme

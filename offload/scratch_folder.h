@@ -33,7 +33,8 @@ class ScratchFolder {
 
   Files& files() const { return files_; }
   const std::string& path() const { return path_; }
-  // Throws Error with the two numbers when the disk has not `bytes` free for all ranks together.
+  // Before a file of `bytes` is made: throws Error with the two numbers when the disk has not that
+  // much free. Others may take it meanwhile, which preallocation then finds.
   void expect_room(std::int64_t bytes) const;
 
  private:

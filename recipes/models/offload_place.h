@@ -13,8 +13,8 @@ namespace trireme {
 struct OffloadTiers {
   Tier optimizer = Tier::kDevice, gradients = Tier::kDevice, parameters = Tier::kDevice,
        activations = Tier::kDevice;
-  std::int64_t tile = std::int64_t{1} << 20;  // elements moved or updated at a time
-  int buffers = 4;                            // of a disk store, at least 3
+  std::int64_t tile = std::int64_t{1} << 17;  // elements moved or updated at a time
+  int buffers = 6;                            // of a disk store, at least 3
   bool any() const;
   bool on_disk() const;
 };
