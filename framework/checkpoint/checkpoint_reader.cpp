@@ -76,7 +76,7 @@ struct CheckpointReader::Impl {
   std::string damage(const Place& place, std::int64_t block) const;
   // Is the block what was saved?
   bool read_block(File& file, const Place& place, std::int64_t block, std::byte* into) const;
-  void read_part(const Place& place, const Request& request, std::vector<std::byte>& buffer) const;
+  void read_part(const Place& place, const Request& request, std::byte* buffer) const;
   std::vector<std::string> verify_files() const;
   void verify_file(const StoredFile& stored, const std::vector<Place>& places,
                    std::vector<std::string>& problems) const;
@@ -130,7 +130,7 @@ bool CheckpointReader::Impl::read_block(File& file, const Place& place, std::int
 }
 
 void CheckpointReader::Impl::read_part(const Place& place, const Request& request,
-                                       std::vector<std::byte>& buffer) const {
+                                       std::byte* buffer) const {
   const Rectangle& at = place.stored->piece.at;
   const Rectangle part = intersect(at, request.at);
   if (part.elements() == 0) return;
@@ -158,7 +158,7 @@ void CheckpointReader::Impl::read_part(const Place& place, const Request& reques
     // A block that is wanted as it lies there goes straight to its place.
     const bool straight =
         flat && stored == request.dtype && begin == block_begin && end == block_end;
-    std::byte* into = straight ? request.out + place_of(begin) * out_bytes : buffer.data();
+    std::byte* into = straight ? request.out + place_of(begin) * out_bytes : buffer;
     std::int64_t base = begin;
     if (verified[place.first_block + static_cast<std::size_t>(block)]) {
       file->read(into, (end - begin) * bytes, place.stored->offset + begin * bytes);
@@ -170,7 +170,7 @@ void CheckpointReader::Impl::read_part(const Place& place, const Request& reques
     if (straight) continue;
     for (std::int64_t e = begin; e < end;) {
       const std::int64_t run = flat ? end - e : std::min(end - e, walk.end - e % at.columns);
-      convert(buffer.data() + (e - base) * bytes, request.out + place_of(e) * out_bytes, run);
+      convert(buffer + (e - base) * bytes, request.out + place_of(e) * out_bytes, run);
       e = walk.from(e + run);
     }
   }
@@ -200,11 +200,11 @@ void CheckpointReader::Impl::verify_file(const StoredFile& stored, const std::ve
   }
   try {
     const auto file = open(stored);
-    std::vector<std::byte> buffer(static_cast<std::size_t>(kHashBlock));
+    const auto buffer = std::make_unique_for_overwrite<std::byte[]>(kHashBlock);
     for (const Place& place : places) {
       const auto blocks = static_cast<std::int64_t>(place.stored->hashes.size());
       std::int64_t block = 0;
-      while (block < blocks && read_block(*file, place, block, buffer.data())) ++block;
+      while (block < blocks && read_block(*file, place, block, buffer.get())) ++block;
       if (block < blocks) problems.push_back(damage(place, block));
     }
     if (rest_hash(*file, stored) != stored.rest_hash)
@@ -254,9 +254,9 @@ void CheckpointReader::read(const ArrayName& name, const Rectangle& at, DType dt
                             void* out) const {
   const Impl::Entry& found = impl_->entry(name);
   check_piece({found.array, at}, "checkpoint " + impl_->folder);
-  std::vector<std::byte> buffer(static_cast<std::size_t>(kHashBlock));
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(kHashBlock);
   const Impl::Request request{at, dtype, static_cast<std::byte*>(out)};
-  for (const Impl::Place& place : found.places) impl_->read_part(place, request, buffer);
+  for (const Impl::Place& place : found.places) impl_->read_part(place, request, buffer.get());
 }
 
 std::vector<std::string> CheckpointReader::verify() const { return impl_->verify_files(); }

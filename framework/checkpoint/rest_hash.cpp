@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 
 #include "framework/base/storage/content_hash.h"
 
@@ -21,13 +22,13 @@ std::int64_t stored_bytes(const StoredPiece& piece) {
 
 std::uint64_t rest_hash(File& file, const StoredFile& stored) {
   constexpr std::int64_t kPiece = std::int64_t{64} << 10;
-  std::vector<std::byte> buffer(static_cast<std::size_t>(kPiece));
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(kPiece);
   BlockHash hash;
   const auto add = [&](std::int64_t begin, std::int64_t end) {
     for (; begin < end; begin += kPiece) {
       const std::int64_t bytes = std::min(kPiece, end - begin);
-      file.read(buffer.data(), bytes, begin);
-      hash.update(buffer.data(), bytes);
+      file.read(buffer.get(), bytes, begin);
+      hash.update(buffer.get(), bytes);
     }
   };
   std::int64_t at = 0;
