@@ -8,8 +8,8 @@
 
 #include <vector>
 
-#include "framework/base/rounding.h"
 #include "framework/base/error.h"
+#include "framework/base/rounding.h"
 #include "framework/base/tensor.h"
 
 namespace trireme::reference {

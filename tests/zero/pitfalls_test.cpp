@@ -155,7 +155,8 @@ TEST(ZeroPitfall, P15_MastersMoveWhereBf16WeightsCannot) {
       optimizer.step({});
     }
     EXPECT_EQ(toy.values(), std::vector<double>{0.8984375});  // the bf16 next to 0.9; not 1.0
-    // A step of -0.9 leaves what the master was away from it: the rounding of 100 sums in f32 below 1.
+    // A step of -0.9 leaves what the master was away from it: the rounding of 100 sums in f32
+    // below 1.
     toy.backward({{900.0}});
     optimizer.step({});
     EXPECT_NEAR(toy.values()[0], 0, 100 * 0x1p-25);

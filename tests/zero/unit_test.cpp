@@ -18,7 +18,8 @@ TEST(Unit, PointsParametersIntoItsBuffers) {
     EXPECT_EQ(toy.values(0), std::vector<double>(5, 0.0));
     toy.unit().fill_initial(1, {});
     EXPECT_EQ(toy.values(0), std::vector<double>(5, 1.0));
-    EXPECT_EQ(toy.parameter(1).value.data(), toy.unit().weights().device().elements_at(5, {3}).data());
+    EXPECT_EQ(toy.parameter(1).value.data(),
+              toy.unit().weights().device().elements_at(5, {3}).data());
     EXPECT_FALSE(toy.parameter(1).grad);
     EXPECT_TRUE(toy.parameter(2).grad);
     EXPECT_EQ(toy.unit().weights().device().elements(), 8);

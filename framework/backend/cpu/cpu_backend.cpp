@@ -18,9 +18,7 @@ class CpuBackend final : public Backend {
         kernels_(*this, threads, cpu_multiplies_bf16()) {}
 
   std::string_view name() const override { return "cpu"; }
-  bool computes(DType dtype) const override {
-    return is_floating(dtype) && dtype != DType::kF64;
-  }
+  bool computes(DType dtype) const override { return is_floating(dtype) && dtype != DType::kF64; }
 
  protected:
   std::shared_ptr<Storage> do_allocate(std::int64_t bytes, MemoryKind kind) override {

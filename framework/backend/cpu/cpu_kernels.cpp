@@ -10,7 +10,8 @@
 namespace trireme {
 
 void fail_f64(const char* operation) {
-  fail(operation, ": the cpu backend computes f32, bf16 and f16, not f64; use device.kind = reference");
+  fail(operation,
+       ": the cpu backend computes f32, bf16 and f16, not f64; use device.kind = reference");
 }
 
 std::int64_t row_blocks(std::int64_t rows) { return std::clamp<std::int64_t>(rows / 16, 1, 64); }
