@@ -8,6 +8,7 @@
 #include "framework/base/error.h"
 #include "framework/base/storage/hdf5_driver.h"
 #include "framework/base/storage/hdf5_handle.h"
+#include "framework/checkpoint/root_times.h"
 
 namespace trireme {
 
@@ -85,6 +86,7 @@ class NewFile {
     require(H5Fflush(*root_, H5F_SCOPE_GLOBAL) >= 0, "flush the file");
     root_.reset();
     driver_.rethrow();
+    forget_root_times(driver_.file());
   }
   void require(bool done, const char* what) const {
     if (done) return;
