@@ -6,15 +6,11 @@
 namespace trireme {
 
 FlatHome FlatHome::on_device(Backend& device, Range range, DType dtype, MemoryKind kind) {
-  return view(device, device.zeros({range.size()}, dtype, kind), range);
-}
-
-FlatHome FlatHome::view(Backend& device, Tensor tensor, Range range) {
   FlatHome home;
   home.places_.device = &device;
-  home.dtype_ = tensor.dtype();
-  home.device_ = std::move(tensor);
+  home.device_ = device.zeros({range.size()}, dtype, kind);
   home.range_ = range;
+  home.dtype_ = dtype;
   return home;
 }
 

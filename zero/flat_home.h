@@ -26,8 +26,6 @@ class FlatHome {
   FlatHome() = default;  // nothing
   // Elements `range` of the flat buffer as zeros on the device.
   static FlatHome on_device(Backend& device, Range range, DType dtype, MemoryKind kind);
-  // `tensor` holds elements `range`.
-  static FlatHome view(Backend& device, Tensor tensor, Range range);
   // Array `array` of a part of `store`, which must outlive it.
   static FlatHome in_store(const Places& places, TiledStore& store, std::size_t part,
                            std::size_t array, Range range);

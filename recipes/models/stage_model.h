@@ -53,9 +53,8 @@ class StageModel {
   // Data ranks that share one copy of the states, and those that hold the same shard.
   Communicator& shards() const { return *shards_; }
   Communicator* replicas() const { return replicas_; }
-  // Elements this rank holds after tensor and pipeline splits: with padding, and the padding alone.
+  // Elements this rank holds after tensor and pipeline splits, with padding.
   std::int64_t elements() const;
-  std::int64_t padding() const { return plan_.padding(layouts_); }
   void visit(const ParameterFn& fn);
 
  private:

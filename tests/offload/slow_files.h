@@ -9,42 +9,21 @@
 #include <utility>
 #include <vector>
 
-#include "framework/base/files.h"
 #include "framework/base/random.h"
+#include "tests/support/passed_files.h"
 
 namespace trireme::test {
 
-class SlowFiles final : public Files {
+class SlowFiles final : public testing::PassedFiles {
  public:
-  explicit SlowFiles(std::uint64_t seed) : key_(key_from_seed(seed)) {}
+  explicit SlowFiles(std::uint64_t seed) : PassedFiles(real_files()), key_(key_from_seed(seed)) {}
 
   Outcome raw_open(const std::string& path, OpenMode mode, std::unique_ptr<File>& into) override {
-    std::unique_ptr<File> inner;
-    const Outcome outcome = inner_->raw_open(path, mode, inner);
-    if (outcome.error == 0) into = std::make_unique<Slow>(*this, std::move(inner));
+    std::unique_ptr<File> quick;
+    const Outcome outcome = inner().raw_open(path, mode, quick);
+    if (outcome.error == 0) into = std::make_unique<Slow>(*this, std::move(quick));
     return outcome;
   }
-  Outcome raw_rename(const std::string& from, const std::string& to) override {
-    return inner_->raw_rename(from, to);
-  }
-  Outcome raw_remove(const std::string& path) override { return inner_->raw_remove(path); }
-  Outcome raw_make_directory(const std::string& path) override {
-    return inner_->raw_make_directory(path);
-  }
-  Outcome raw_make_private_directory(const std::string& path) override {
-    return inner_->raw_make_private_directory(path);
-  }
-  Outcome raw_list(const std::string& path, std::vector<std::string>& into) override {
-    return inner_->raw_list(path, into);
-  }
-  Outcome raw_status(const std::string& path, bool follow, FileStatus& into) override {
-    return inner_->raw_status(path, follow, into);
-  }
-  Outcome raw_sync_directory(const std::string& path) override {
-    return inner_->raw_sync_directory(path);
-  }
-  Outcome raw_free_space(const std::string& path) override { return inner_->raw_free_space(path); }
-  std::uint64_t raw_random() override { return inner_->raw_random(); }
 
  private:
   // Most calls are quick; some last for hundreds of turns.
@@ -91,7 +70,6 @@ class SlowFiles final : public Files {
 
   RngKey key_;
   std::atomic<std::uint64_t> calls_{0};
-  std::unique_ptr<Files> inner_ = real_files();
 };
 
 }  // namespace trireme::test

@@ -8,6 +8,7 @@
 #include "framework/base/error.h"
 #include "tests/pitfalls/curves.h"
 #include "tests/support/faulty_files.h"
+#include "tests/support/passed_files.h"
 
 namespace trireme::pitfalls {
 namespace {
@@ -32,39 +33,6 @@ constexpr Layout everything_on_disk() {
                       .activations = Tier::kDisk}};
 }
 
-// Passes on to what a test looks at afterwards.
-class Shared final : public Files {
- public:
-  explicit Shared(std::shared_ptr<Files> inner) : inner_(std::move(inner)) {}
-  Outcome raw_open(const std::string& path, OpenMode mode, std::unique_ptr<File>& into) override {
-    return inner_->raw_open(path, mode, into);
-  }
-  Outcome raw_rename(const std::string& from, const std::string& to) override {
-    return inner_->raw_rename(from, to);
-  }
-  Outcome raw_remove(const std::string& path) override { return inner_->raw_remove(path); }
-  Outcome raw_make_directory(const std::string& path) override {
-    return inner_->raw_make_directory(path);
-  }
-  Outcome raw_make_private_directory(const std::string& path) override {
-    return inner_->raw_make_private_directory(path);
-  }
-  Outcome raw_list(const std::string& path, std::vector<std::string>& into) override {
-    return inner_->raw_list(path, into);
-  }
-  Outcome raw_status(const std::string& path, bool follow, FileStatus& into) override {
-    return inner_->raw_status(path, follow, into);
-  }
-  Outcome raw_sync_directory(const std::string& path) override {
-    return inner_->raw_sync_directory(path);
-  }
-  Outcome raw_free_space(const std::string& path) override { return inner_->raw_free_space(path); }
-  std::uint64_t raw_random() override { return inner_->raw_random(); }
-
- private:
-  std::shared_ptr<Files> inner_;
-};
-
 std::ptrdiff_t threads_now() {
   return std::distance(std::filesystem::directory_iterator("/proc/self/task"),
                        std::filesystem::directory_iterator());
@@ -84,7 +52,7 @@ FaultyRun run_with(const FaultPlan& plan) {
   std::atomic<int> made{0};
   task.files = [&]() -> std::unique_ptr<Files> {
     if (made++ > 0) return real_files();
-    return std::make_unique<Shared>(bad);
+    return std::make_unique<testing::PassedFiles>(bad);  // looked at afterwards
   };
   run.said = testing::sentence_of([&] { run.curve = parity::train(task, everything_on_disk()); });
   run.calls = bad->calls();
