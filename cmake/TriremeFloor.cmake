@@ -20,10 +20,11 @@ function(trireme_floor NAME)
   target_link_libraries(trireme_${NAME} PUBLIC trireme_flags ${ARG_FLOORS} PRIVATE ${ARG_LIBRARIES})
 endfunction()
 
-# trireme_test(NAME FLOORS ... LIBRARIES ...): a GoogleTest program of tests/NAME/*.cpp (or the given folder's sources).
+# trireme_test(NAME FLOORS ... LIBRARIES ... LABELS ...): a GoogleTest program of tests/NAME/*.cpp (or the given folder's
+# sources). Label faults: it injects faults and tells how many (tests/support/fault_count.h).
 # A sanitizer build may lack floors (no cpu backend, no MPI): tests that need one of those are left out there.
 function(trireme_test NAME)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "FLOORS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT" "FLOORS;LIBRARIES;LABELS" ${ARGN})
   file(GLOB SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${NAME}/*.cpp)
   string(REPLACE "/" "_" TARGET test_${NAME})
   list(TRANSFORM ARG_FLOORS PREPEND trireme_)
@@ -39,5 +40,5 @@ function(trireme_test NAME)
     set(ARG_TIMEOUT 300)
   endif()
   add_test(NAME ${NAME} COMMAND ${TARGET} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  set_tests_properties(${NAME} PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+  set_tests_properties(${NAME} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
 endfunction()

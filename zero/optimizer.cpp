@@ -39,7 +39,7 @@ ZeroOptimizer::ZeroOptimizer(std::vector<Unit*> units, Backend& backend, const M
       mesh_(mesh),
       options_(options),
       units_(std::move(units)),
-      sums_(backend.zeros({5}, DType::kF64, MemoryKind::kWorkspace)) {
+      sums_(backend.zeros({kWorldSums}, DType::kF64, MemoryKind::kWorkspace)) {
   if (!options_.host) options_.host = &backend;
   for (Unit* unit : units_) states_.push_back(make_state(*unit, states_.size()));
   flush();
@@ -202,20 +202,23 @@ StepResult ZeroOptimizer::step(const StepRequest& request) {
   if (options_.kv_replicas) sum_group(SumGroup::kKvReplicas, *options_.kv_replicas);
   if (mesh_.ends()) sum_group(SumGroup::kEnds, *mesh_.ends());
 
-  const double start[5] = {0, 0, request.stop ? 1.0 : 0.0, 0, request.save ? 1.0 : 0.0};
+  std::array<double, kWorldSums> start{};
+  start[kStop] = request.wishes.stop;
+  start[kSave] = request.wishes.save;
+  start[kWritten] = request.wishes.written;
   upload_doubles(backend_, start, sums_);
-  if (request.loss) backend_.copy(request.loss, sums_.elements_at(3, {1}));
-  add_all_squares(sums_.elements_at(0, {2}));
+  if (request.loss) backend_.copy(request.loss, sums_.elements_at(kLoss, {1}));
+  add_all_squares(sums_.elements_at(kBad, {2}));
   mesh_.world().all_reduce(sums_).wait();
   const std::vector<double> sums = download_doubles(backend_, sums_);
 
-  StepResult result{.loss = sums[3],
-                    .grad_norm = std::sqrt(sums[1]) / request.loss_scale,
-                    .lr = options_.schedule.at(taken_),
-                    .loss_scale = request.loss_scale,
-                    .stop = sums[2] > 0,
-                    .save = sums[4] > 0};
-  result.skipped = sums[0] > 0 || !std::isfinite(sums[1]);
+  StepResult result{
+      .loss = sums[kLoss],
+      .grad_norm = std::sqrt(sums[kSquares]) / request.loss_scale,
+      .lr = options_.schedule.at(taken_),
+      .loss_scale = request.loss_scale,
+      .wishes = {.stop = sums[kStop], .save = sums[kSave], .written = sums[kWritten]}};
+  result.skipped = sums[kBad] > 0 || !std::isfinite(sums[kSquares]);
   scaler_.update(result.skipped);
   if (result.skipped) {
     result.bad_parameter = first_bad_parameter();

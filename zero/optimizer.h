@@ -2,8 +2,8 @@
 // step"):
 //
 //   data reduction (started by the units) -> the sums that descriptors name, on this rank's data
-//   shards, one flat buffer per group -> one world collective of [bad, sum of squares, stop, loss,
-//   save] -> unscale by the scale of this step's backward, clip, update -> weights whole again.
+//   shards, one flat buffer per group -> one world collective (WorldSum) -> unscale by the scale of
+//   this step's backward, clip, update -> weights whole again.
 //
 // Every rank squares only its own data shard, in f64 and by segment, and each logical element is
 // counted once over the world, so the norm has the same bits at every stage. The number of
@@ -46,9 +46,16 @@ struct ZeroOptions {
 // trained), and as arrays the master, if weights are narrower than the wide type, and the moments.
 TiledShape state_shape(std::span<Unit* const> units, const OptimizerOptions& options);
 
+// What ranks tell each other with a step, in its world collective: a rank's own, or the sum of all.
+struct Wishes {
+  double stop = 0;     // 1: this rank wants to end after this step
+  double save = 0;     // 1: it wants a checkpoint after this step
+  double written = 0;  // 1: it has written its part of the save in the background; a rank that
+                       // failed to gives the number of ranks, which no sum of successes exceeds
+};
+
 struct StepRequest {
-  bool stop = false;      // this rank wants to end after this step
-  bool save = false;      // this rank wants a checkpoint after this step
+  Wishes wishes;
   double loss_scale = 1;  // what this step's loss was multiplied with, all over the world: the
                           // loss_scale() of before backward began
   Tensor loss;            // (1) f64, added up over the ranks that give one; may be undefined
@@ -60,11 +67,13 @@ struct StepResult {
   double lr = 0;
   double loss_scale = 1;  // of this step
   bool skipped = false;
-  bool stop = false;          // some rank asked to end after this step
-  bool save = false;          // some rank asked for a checkpoint after this step
+  Wishes wishes;              // of all ranks
   std::string bad_parameter;  // of a skipped step: the first one with a non-finite gradient, by
                               // rank and order
 };
+
+// The one world collective of a step, f64 numbers.
+enum WorldSum : std::uint8_t { kBad, kSquares, kLoss, kStop, kSave, kWritten, kWorldSums };
 
 class ZeroOptimizer {
  public:
@@ -124,7 +133,7 @@ class ZeroOptimizer {
   ZeroOptions options_;
   std::vector<Unit*> units_;
   std::vector<State> states_;
-  Tensor sums_;  // (5) f64: bad, sum of squares, stop, loss, save
+  Tensor sums_;  // (kWorldSums) f64
   std::int64_t taken_ = 0;
   LossScaler scaler_{options_.loss_scale};
 };

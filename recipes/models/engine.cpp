@@ -153,8 +153,7 @@ RunnerOptions Engine::runner_options(const std::string& label, bool training) co
           .label = label};
 }
 
-EngineStep Engine::train(std::int64_t step, const SampleSource& source, bool stop_requested,
-                         bool save_requested) {
+EngineStep Engine::train(std::int64_t step, const SampleSource& source, const Wishes& wishes) {
   const std::int64_t share = options_.global_batch / mesh_.shape().data;
   Batch batch = load(step * options_.global_batch + mesh_.coord().data * share, share, source);
   EngineStep result;
@@ -174,10 +173,8 @@ EngineStep Engine::train(std::int64_t step, const SampleSource& source, bool sto
   stage_->end_pass();
 
   const bool gives_loss = last_stage() && mesh_.coord().tensor == 0;
-  result.optimizer = optimizer_->step({.stop = stop_requested,
-                                       .save = save_requested,
-                                       .loss_scale = scale,
-                                       .loss = gives_loss ? total : Tensor()});
+  result.optimizer = optimizer_->step(
+      {.wishes = wishes, .loss_scale = scale, .loss = gives_loss ? total : Tensor()});
   result.loss = result.optimizer.loss * mean;
   return result;
 }

@@ -58,9 +58,8 @@ class Engine {
          const EngineResources& resources = {});
 
   // Trains on global samples [step * global_batch, (step + 1) * global_batch); `step` counts
-  // attempts from 0 and keys dropout. What this rank requests, the result tells on all ranks.
-  EngineStep train(std::int64_t step, const SampleSource& source, bool stop_requested,
-                   bool save_requested = false);
+  // attempts from 0 and keys dropout. What this rank wishes, the result tells on all ranks.
+  EngineStep train(std::int64_t step, const SampleSource& source, const Wishes& wishes = {});
   // Mean loss over samples [0, samples), cut over data ranks, no dropout, no label smoothing.
   double evaluate(std::int64_t samples, const SampleSource& source);
   // Logits (V) of the token after `ids`. Called by all ranks of one data coordinate, at ZeRO stage

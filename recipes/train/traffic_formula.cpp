@@ -173,10 +173,10 @@ void add_sums(Communicator& group, SumGroup sum, Engine& engine, std::int64_t st
   sent.put(steps, out);
 }
 
-// [bad, sum of squares, stop, loss, save] each step, and who has the bad element of a skipped one.
+// The world collective of each step, and who has the bad element of a skipped one.
 void add_world(const Mesh& mesh, std::int64_t steps, std::int64_t applied, Formulas& out) {
   Sent each(mesh.world()), skipped(mesh.world());
-  each.all_reduce(5, DType::kF64);
+  each.all_reduce(kWorldSums, DType::kF64);
   skipped.all_reduce(1, DType::kF64);
   each.put(steps, out);
   skipped.put(steps - applied, out);

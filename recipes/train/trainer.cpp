@@ -90,8 +90,9 @@ EngineStep Trainer::step(std::int64_t index) {
   disk_.begin_step();
   memory_.begin_step();
   const double begin = now();
-  const EngineStep result =
-      engine_.train(index, training_samples(), inputs_.signals.load() > 0, checkpoints_.asked());
+  const EngineStep result = engine_.train(
+      index, training_samples(),
+      {.stop = inputs_.signals.load() > 0 ? 1.0 : 0.0, .save = checkpoints_.asked() ? 1.0 : 0.0});
   const double end = now();
   disk_.end_step();
   traffic_.add(before, world_.traffic());
@@ -201,7 +202,7 @@ void Trainer::attempt_step(std::int64_t index) {
   if (speaks() && inputs_.attempt) inputs_.attempt->store(index + 1);
   const EngineStep result = step(index);
   const double seconds = now() - begin;
-  stopped_ = result.optimizer.stop;
+  stopped_ = result.optimizer.wishes.stop > 0;
   counts_.steps = index + 1;
   counts_.loss = result.loss;
   counts_.tokens += result.tokens;
@@ -219,7 +220,7 @@ void Trainer::attempt_step(std::int64_t index) {
     time_["samples"] += now() - from;
   }
   from = now();
-  checkpoints_.after_step(counts_, result.optimizer.save, stopped_,
+  checkpoints_.after_step(counts_, result.optimizer.wishes.save > 0, stopped_,
                           speaks() ? inputs_.voice : nullptr);
   time_["checkpoints"] += now() - from;
 }

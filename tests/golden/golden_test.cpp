@@ -32,7 +32,7 @@ void expect_golden(const std::string& name, const Layout& layout) {
   parity::run_layout(golden.task, layout, [&](parity::Rank& rank) {
     rank.engine.optimizer().load_values(parity::source_of(golden.weights));
     for (int step = 0; step < golden.task.steps; ++step) {
-      const EngineStep result = rank.engine.train(step, golden.samples, false);
+      const EngineStep result = rank.engine.train(step, golden.samples);
       if (step == 0) gradients.add_gradients(rank);
       if (!rank.first()) continue;
       losses.push_back(result.loss);

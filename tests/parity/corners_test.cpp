@@ -130,7 +130,7 @@ TEST(ParityCorner, EvaluationAndSamplingBetweenSteps) {
     std::vector<double> all;
     run_layout(task, layout, [&](Rank& rank) {
       for (int step = 0; step < 3; ++step) {
-        const double loss = rank.engine.train(step, source, false).loss;
+        const double loss = rank.engine.train(step, source).loss;
         const double validation = rank.engine.evaluate(1 + 2 * step, source);
         for (const std::int64_t length : {1, 5, 8}) {
           const std::vector<std::int32_t> prompt(static_cast<std::size_t>(length), 3);

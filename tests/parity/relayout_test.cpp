@@ -102,7 +102,7 @@ std::vector<double> go_on(const Task& task, const Layout& layout, const Saved* f
     if (from) from->load_into(rank);
     if (again) again->add(rank);
     for (int step = from ? kBefore : 0; step < kBefore + kAfter; ++step) {
-      const EngineStep result = rank.engine.train(step, source, false);
+      const EngineStep result = rank.engine.train(step, source);
       if (rank.first() && step >= kBefore) losses.push_back(result.loss);
     }
   });
@@ -117,7 +117,7 @@ TEST(Relayout, AllOrderedPairsOfEightLayouts) {
     Saved saved;
     run_layout(task, first, [&](Rank& rank) {
       const SampleSource source = random_samples(task.model, task.seed);
-      for (int step = 0; step < kBefore; ++step) rank.engine.train(step, source, false);
+      for (int step = 0; step < kBefore; ++step) rank.engine.train(step, source);
       saved.add(rank);
     });
     saved.expect_whole();

@@ -180,7 +180,7 @@ Curve train(const Task& task, const Layout& layout) {
   const SampleSource source = random_samples(task.model, task.seed);
   run_layout(task, layout, [&](Rank& rank) {
     for (int step = 0; step < task.steps; ++step) {
-      const EngineStep result = rank.engine.train(step, source, false);
+      const EngineStep result = rank.engine.train(step, source);
       if (step == 0 && layout.zero_stage == 0) gradients.add_gradients(rank);
       if (!rank.first()) continue;
       curve.losses.push_back(result.loss);

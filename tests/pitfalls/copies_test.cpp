@@ -87,7 +87,7 @@ TEST(Pitfall, P15_TheLastStageHasTheTiedTable) {
     const auto written = [&](const Layout& layout) {
       std::vector<std::int32_t> tokens;
       run_layout(task, layout, [&](Rank& rank) {
-        for (int step = 0; step < 3; ++step) rank.engine.train(step, source, false);
+        for (int step = 0; step < 3; ++step) rank.engine.train(step, source);
         const Greedy result = greedy(rank, {1, 2, 3}, 16, model.sequence);
         if (rank.first()) tokens = result.tokens;
         rank.engine.stage().visit([](Parameter& p) {
@@ -130,7 +130,7 @@ TEST(Pitfall, P19_WeightsGoToEveryOtherLayout) {
     run_layout(task, layout, [&](Rank& rank) {
       if (weights) rank.engine.optimizer().load_values(parity::source_of(*weights));
       for (int step = begin; step < end; ++step) {
-        const double loss = rank.engine.train(step, source, false).loss;
+        const double loss = rank.engine.train(step, source).loss;
         if (rank.first()) losses.push_back(loss);
       }
       saved.add_weights(rank);

@@ -41,7 +41,7 @@ TEST(Pitfall, P28_AWholeModelForgetsASkippedStep) {
   const auto trained = [&](bool with_bad_step) {
     LogicalTensors weights;
     run_layout(task, {.mesh = kCube}, [&](Rank& rank) {
-      rank.engine.train(0, source, false);
+      rank.engine.train(0, source);
       if (with_bad_step) {
         std::vector<std::pair<Tensor, std::vector<double>>> kept;
         rank.engine.stage().visit([&](Parameter& p) {
@@ -49,14 +49,14 @@ TEST(Pitfall, P28_AWholeModelForgetsASkippedStep) {
           if (p.name().ends_with("mlp.up.bias"))
             rank.backend.kernels()->fill(p.value, rank.mesh.coord().tensor == 1 ? NAN : 0.0);
         });
-        const StepResult result = rank.engine.train(1, source, false).optimizer;
+        const StepResult result = rank.engine.train(1, source).optimizer;
         EXPECT_TRUE(result.skipped);
         EXPECT_NE(result.bad_parameter, "unknown");
         EXPECT_NE(result.bad_parameter, "");
         for (const auto& [tensor, values] : kept) upload_doubles(rank.backend, values, tensor);
       }
       for (int step = 1; step < 3; ++step)
-        EXPECT_FALSE(rank.engine.train(step, source, false).optimizer.skipped);
+        EXPECT_FALSE(rank.engine.train(step, source).optimizer.skipped);
       weights.add_weights(rank);
     });
     return weights.tensors();
@@ -138,7 +138,7 @@ TEST(Pitfall, P30_ARankThatFailsIsNamedByTheOthers) {
       try {
         for (int step = 0; step < 5; ++step) {
           check(step != 3 || rank.mesh.world().rank() != 5, "the power went out");
-          rank.engine.train(step, source, false);
+          rank.engine.train(step, source);
         }
       } catch (const Error& e) {
         std::scoped_lock lock(mutex);

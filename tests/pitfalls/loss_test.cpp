@@ -59,7 +59,7 @@ double reported_loss(const TwoLosses& losses, const std::vector<std::int32_t>& b
   const Logical weights = losses.weights();
   run_layout(losses.task(static_cast<std::int64_t>(batch.size())), layout, [&](Rank& rank) {
     rank.engine.optimizer().load_values(parity::source_of(weights));
-    const double result = rank.engine.train(0, source, false).loss;
+    const double result = rank.engine.train(0, source).loss;
     if (rank.first()) loss = result;
   });
   return loss;
@@ -208,7 +208,7 @@ TEST(Pitfall, P25_AllRanksTellOneLoss) {
   std::map<int, std::vector<double>> told;
   run_layout(task, {.mesh = kCube}, [&](Rank& rank) {
     for (int step = 0; step < 3; ++step) {
-      const EngineStep result = rank.engine.train(step, source, false);
+      const EngineStep result = rank.engine.train(step, source);
       std::scoped_lock lock(mutex);
       told[rank.mesh.world().rank()].push_back(result.loss);
       told[rank.mesh.world().rank()].push_back(result.optimizer.grad_norm);

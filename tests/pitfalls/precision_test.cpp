@@ -41,7 +41,7 @@ TEST(ZeroPitfall, P17_AWholeModelForgetsABadStepInAnyFormat) {
         LogicalTensors kept, before, after, end;
         Logical poisoned;
         run_layout(task, {.mesh = kCube, .zero_stage = stage}, [&](Rank& rank) {
-          for (int step = 0; step < 2; ++step) rank.engine.train(step, source, false);
+          for (int step = 0; step < 2; ++step) rank.engine.train(step, source);
           kept.add_weights(rank);
           rank.mesh.world().barrier();
           if (with_bad_step) {
@@ -52,7 +52,7 @@ TEST(ZeroPitfall, P17_AWholeModelForgetsABadStepInAnyFormat) {
             rank.mesh.world().barrier();
             rank.engine.optimizer().load_values(source_of(poisoned));
             before.add_weights(rank);
-            const StepResult bad = rank.engine.train(2, source, false).optimizer;
+            const StepResult bad = rank.engine.train(2, source).optimizer;
             EXPECT_TRUE(bad.skipped);
             EXPECT_FALSE(std::isfinite(bad.grad_norm));
             EXPECT_EQ(rank.engine.optimizer().steps_taken(), 2);
@@ -60,7 +60,7 @@ TEST(ZeroPitfall, P17_AWholeModelForgetsABadStepInAnyFormat) {
           }
           rank.engine.optimizer().load_values(source_of(kept.tensors()));
           for (int step = 2; step < 4; ++step)
-            EXPECT_FALSE(rank.engine.train(step, source, false).optimizer.skipped);
+            EXPECT_FALSE(rank.engine.train(step, source).optimizer.skipped);
           end.add_weights(rank);
         });
         EXPECT_EQ(before.tensors(), after.tensors());
@@ -114,7 +114,7 @@ TEST(Pitfall, F16TrainsUnderADynamicLossScale) {
       int skipped = 0, grown = 0;
       for (int step = 0; step < task.steps; ++step) {
         const double scale = expected.scale();
-        const EngineStep result = rank.engine.train(step, same, false);
+        const EngineStep result = rank.engine.train(step, same);
         EXPECT_EQ(result.optimizer.loss_scale, scale) << "step " << step;
         expected.update(result.optimizer.skipped);
         skipped += result.optimizer.skipped ? 1 : 0;

@@ -85,7 +85,7 @@ TEST(ZeroPitfall, P30_MemoryDoesNotGrowWithSteps) {
                std::int64_t third = 0, resident = 0;
                for (int step = 1; step <= 50; ++step) {
                  ledger.reset_peaks();
-                 rank.engine.train(step, source, false);
+                 rank.engine.train(step, source);
                  rank.mesh.world().barrier();
                  if (step == 3) {
                    third = ledger.peak(Tier::kDevice);

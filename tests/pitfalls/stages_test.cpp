@@ -160,7 +160,7 @@ TEST(ZeroPitfall, P22_FrozenParametersCostTwoBytesAtEveryStage) {
         EXPECT_EQ(bytes - states(rank), gone) << "stage " << stage;
       }
       before.add_weights(rank);
-      for (int step = 0; step < 3; ++step) rank.engine.train(step, source, false);
+      for (int step = 0; step < 3; ++step) rank.engine.train(step, source);
       after.add_weights(rank);
     });
     task.frozen = {};
@@ -214,7 +214,7 @@ TEST(ZeroPitfall, P30_MemoryDoesNotGrowWithStepsAtAnyStage) {
       std::vector<std::int64_t> peak, resident;
       for (int step = 1; step <= 50; ++step) {
         ledger.reset_peaks();
-        rank.engine.train(step, source, false);
+        rank.engine.train(step, source);
         if (step == 3) {
           peak = taken(true);
           resident = taken(false);
@@ -239,9 +239,9 @@ TEST(ZeroPitfall, P30_ALayerCostsItsShardAndItsKeptInput) {
                         .offload = offload ? kAllOnDisk : OffloadTiers{}};
     run_layout(task, layout, [&](Rank& rank) {
       const SampleSource source = random_samples(task.model, task.seed);
-      rank.engine.train(0, source, false);
+      rank.engine.train(0, source);
       rank.backend.ledger().reset_peaks();
-      rank.engine.train(1, source, false);
+      rank.engine.train(1, source);
       if (rank.first())
         result = {rank.backend.ledger().peak(Tier::kDevice),
                   rank.engine.stage().units()[2]->layout().padded()};

@@ -31,17 +31,20 @@ TEST(ZeroOptimizer, AddsLossesAndSharesWishes) {
     ZeroOptimizer optimizer({&toy.unit()}, backend, mesh, sgd(1.0));
     toy.backward({{0}});
     Tensor loss = tensor(backend, {1}, DType::kF64, {world.rank() + 0.5});
-    EXPECT_FALSE(optimizer.step({.loss = world.rank() == 1 ? Tensor() : loss}).stop);
+    EXPECT_EQ(optimizer.step({.loss = world.rank() == 1 ? Tensor() : loss}).wishes.stop, 0);
     toy.backward({{0}});
-    const StepResult result = optimizer.step({.stop = world.rank() == 2, .loss = loss});
-    EXPECT_TRUE(result.stop);
-    EXPECT_FALSE(result.save);
+    const StepResult result = optimizer.step(
+        {.wishes = {.stop = world.rank() == 2 ? 1.0 : 0.0, .written = 1}, .loss = loss});
+    EXPECT_EQ(result.wishes.stop, 1);
+    EXPECT_EQ(result.wishes.save, 0);
+    EXPECT_EQ(result.wishes.written, world.size());
     EXPECT_EQ(result.loss, 4.5);
     EXPECT_FALSE(result.skipped);
     toy.backward({{0}});
-    const StepResult saved = optimizer.step({.save = world.rank() == 0, .loss = loss});
-    EXPECT_TRUE(saved.save);
-    EXPECT_FALSE(saved.stop);
+    const StepResult saved =
+        optimizer.step({.wishes = {.save = world.rank() == 0 ? 1.0 : 0.0}, .loss = loss});
+    EXPECT_EQ(saved.wishes.save, 1);
+    EXPECT_EQ(saved.wishes.stop, 0);
   });
 }
 

@@ -21,7 +21,7 @@ std::string differences(const Task& task, const Layout& layout) {
   const SampleSource source = random_samples(task.model, task.seed);
   run_layout(task, layout, [&](Rank& rank) {
     rank.backend.ledger().reset_peaks();  // those of steps alone
-    for (int step = 0; step < 3; ++step) rank.engine.train(step, source, false);
+    for (int step = 0; step < 3; ++step) rank.engine.train(step, source);
     const MemoryLedger& ledger = rank.backend.ledger();
     const Forecast told = forecast(rank.engine.options(), rank.mesh.shape(), rank.mesh.coord());
     std::scoped_lock lock(mutex);

@@ -150,7 +150,7 @@ void expect_exact_step(Task task, Layout layout) {
   const std::int64_t evaluate = pass.evaluate(every);
   const SampleSource source = parity::random_samples(model, 5);
   run_layout(task, layout, [&](Rank& rank) {
-    EXPECT_EQ(activations_peak(rank, [&] { rank.engine.train(0, source, false); }), train);
+    EXPECT_EQ(activations_peak(rank, [&] { rank.engine.train(0, source); }), train);
     EXPECT_EQ(activations_peak(rank, [&] { rank.engine.evaluate(3, source); }), evaluate);
   });
 }

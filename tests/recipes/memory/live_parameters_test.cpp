@@ -18,7 +18,7 @@ std::int64_t gathered(const Task& task, const Layout& layout) {
     MemoryLedger& ledger = rank.backend.ledger();
     ledger.reset_peaks();
     for (int step = 0; step < 2; ++step)
-      rank.engine.train(step, random_samples(task.model, task.seed), false);
+      rank.engine.train(step, random_samples(task.model, task.seed));
     if (!rank.first()) return;
     const MemoryLedger::Entry entry = ledger.entry(Tier::kDevice, MemoryKind::kParameters);
     most = (entry.peak - entry.current) / size_of(task.compute);

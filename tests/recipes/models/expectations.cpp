@@ -52,7 +52,7 @@ std::vector<double> repeated_losses(const Task& task, const Layout& layout) {
   };
   run_layout(task, layout, [&](Rank& rank) {
     for (int step = 0; step < task.steps; ++step) {
-      const double loss = rank.engine.train(step, same, false).loss;
+      const double loss = rank.engine.train(step, same).loss;
       if (rank.first()) losses.push_back(loss);
     }
   });

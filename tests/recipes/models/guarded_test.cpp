@@ -73,7 +73,7 @@ TEST(Guarded, ASkippedStep) {
           [](const Section&, std::int64_t, std::span<double> values) {
             std::fill(values.begin(), values.end(), NAN);
           });
-      const StepResult result = rank.engine.train(0, source, false).optimizer;
+      const StepResult result = rank.engine.train(0, source).optimizer;
       EXPECT_TRUE(result.skipped);
       EXPECT_EQ(result.bad_parameter, "embedding.table");
     });
@@ -85,7 +85,7 @@ TEST(Guarded, NarrowTypesAndSampling) {
     task.compute = compute;
     const SampleSource source = random_samples(task.model, task.seed);
     run_layout(task, {}, [&](Rank& rank) {
-      EXPECT_TRUE(std::isfinite(rank.engine.train(0, source, false).loss));
+      EXPECT_TRUE(std::isfinite(rank.engine.train(0, source).loss));
       for (double logit : rank.engine.next_logits({1, 2, 3})) EXPECT_TRUE(std::isfinite(logit));
     });
   }

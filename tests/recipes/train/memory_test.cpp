@@ -26,7 +26,7 @@ std::string differences(const Task& task, const Layout& layout, Bytes& held) {
     StepMemory memory(rank.backend.ledger());
     for (int step = 0; step < 3; ++step) {
       memory.begin_step();
-      rank.engine.train(step, source, false);
+      rank.engine.train(step, source);
       memory.end_step();
       rank.engine.evaluate(200, source);  // loads more ids than a step: not told
     }

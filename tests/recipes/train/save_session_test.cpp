@@ -32,7 +32,7 @@ void train_and_save(const Task& task, const Layout& layout, const std::string& f
   SaveSession session(*files, folder, 0, ranks_of(layout));
   const SampleSource source = random_samples(task.model, task.seed);
   run_layout(task, layout, [&](Rank& rank) {
-    for (int step = 0; step < kBefore; ++step) rank.engine.train(step, source, false);
+    for (int step = 0; step < kBefore; ++step) rank.engine.train(step, source);
     save(save_rank(session, rank), head_of(kBefore));
   });
 }
@@ -48,12 +48,12 @@ std::vector<double> go_on(const Task& task, const Layout& layout, const std::str
   std::vector<double> losses;
   run_layout(task, layout, [&](Rank& rank) {
     if (folder.empty())
-      for (int step = 0; step < kBefore; ++step) rank.engine.train(step, source, false);
+      for (int step = 0; step < kBefore; ++step) rank.engine.train(step, source);
     else
       load(save_rank(session, rank), kBefore);
     if (!again.empty()) save(save_rank(second, rank), head_of(kBefore));
     for (int step = kBefore; step < kBefore + kAfter; ++step) {
-      const double loss = rank.engine.train(step, source, false).loss;
+      const double loss = rank.engine.train(step, source).loss;
       if (rank.first()) losses.push_back(loss);
     }
   });
@@ -184,7 +184,7 @@ TEST(SaveSession, TakesBlocksOfMemoryAndGivesThemBack) {
     SaveSession session(*files, folder / "a", 0, 2);
     const SampleSource source = random_samples(task.model, task.seed);
     run_layout(task, layout, [&](Rank& rank) {
-      rank.engine.train(0, source, false);
+      rank.engine.train(0, source);
       MemoryLedger& ledger = rank.backend.ledger();
       for (int step = 1; step <= 10; ++step) {
         const std::int64_t host = ledger.current(Tier::kHost),

@@ -31,7 +31,7 @@ Json trace_of(const parity::Layout& layout) {
     for (int step = 0; step < 3; ++step) {
       if (step > 0) trace.begin_step();  // step 0 is not traced
       const double begin = seconds();
-      rank.engine.train(step, source, false);
+      rank.engine.train(step, source);
       if (step > 0) trace.end_step(step + 1, begin, seconds(), rank.engine.runner());
     }
     std::scoped_lock lock(mutex);

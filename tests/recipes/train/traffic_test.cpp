@@ -25,7 +25,7 @@ std::string differences(const Task& task, const Layout& layout) {
     world.reset_traffic();
     std::int64_t applied = 0;
     for (int step = 0; step < kSteps; ++step)
-      applied += rank.engine.train(step, source, false).optimizer.skipped ? 0 : 1;
+      applied += rank.engine.train(step, source).optimizer.skipped ? 0 : 1;
     std::map<std::string, std::int64_t> gaps;
     for (const auto& [operation, entry] : world.traffic()) gaps[operation] += entry.bytes;
     for (const auto& [operation, bytes] : traffic_formulas(rank.mesh, rank.engine, kSteps, applied))
