@@ -85,6 +85,14 @@ void read_rate(State& state, Bench& b) {
   count_bytes(state, static_cast<double>(x.bytes()));
 }
 
+// The same pass as a fingerprint.
+void fingerprint_rate(State& state, Bench& b, DType type) {
+  const Tensor x = b.filled({(std::int64_t{512} << 20) / size_of(type)}, type);
+  const Tensor out = b.backend->zeros({2}, DType::kF64, MemoryKind::kWorkspace);
+  for (auto _ : state) b.backend->train_kernels()->fingerprint(x, 1, 0, 1, out);
+  count_bytes(state, static_cast<double>(x.bytes()));
+}
+
 // 48 heads in all, as four sequences of GPT-2 have.
 Attention attention_of(std::int64_t tokens) {
   return {
@@ -191,6 +199,7 @@ void add_all(Bench& b) {
   for (const DType type : {DType::kF32, DType::kBF16}) {
     if (!b.backend->computes(type)) continue;
     const std::string name = "/" + std::string(name_of(type));
+    add("fingerprint_rate" + name, [&b, type](State& s) { fingerprint_rate(s, b, type); });
     add("gemm_forward" + name, [&b, type](State& s) { gemm_forward(s, b, type); });
     add("gemm_dx" + name, [&b, type](State& s) { gemm_dx(s, b, type); });
     add("gemm_dw" + name, [&b, type](State& s) { gemm_dw(s, b, type); });

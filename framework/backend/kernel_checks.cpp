@@ -146,6 +146,12 @@ void sum_of_squares(const Tensor& x, const Tensor& out) {
   count("sum_of_squares", "out", out, 2);
 }
 
+void fingerprint(const Tensor& x, const Tensor& out) {
+  defined("fingerprint", "x", x);
+  type("fingerprint", "out", out, DType::kF64);
+  count("fingerprint", "out", out, 2);
+}
+
 void sum_in_order(std::span<const Tensor> pieces, const Tensor& out) {
   floating("sum_in_order", "out", out);
   check(!pieces.empty(), "sum_in_order: there are no pieces");

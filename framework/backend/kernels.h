@@ -198,6 +198,12 @@ class TrainKernels {
   // out (2) f64: out[0] += number of non-finite elements of x, out[1] += sum of squares in f64, in
   // a fixed order that depends on the element count only.
   virtual void sum_of_squares(const Tensor& x, const Tensor& out) = 0;
+  // out (2) f64, a 64-bit number as [low 32 bits, high 32 bits], both whole: it becomes out +
+  // factor * fingerprint of x modulo 2^64. x: any type, by its bits, elements `first`, first + 1,
+  // ... of the array that `key` names. The same number on every backend and however an array is
+  // cut (framework/backend/fingerprint.h).
+  virtual void fingerprint(const Tensor& x, std::uint64_t key, std::int64_t first,
+                           std::uint64_t factor, const Tensor& out) = 0;
   // out (n) = sum over pieces (n), in the order given, in the wide type (rounded once to out's
   // type). Here and in max_of, out may be one of the pieces (a communicator sums in place).
   virtual void sum_in_order(std::span<const Tensor> pieces, const Tensor& out) = 0;

@@ -73,6 +73,8 @@ class ReferenceTrainKernels final : public TrainKernels {
                               const Tensor& dlogits) override;
   // reference_optimizer.cpp
   void sum_of_squares(const Tensor& x, const Tensor& out) override;
+  void fingerprint(const Tensor& x, std::uint64_t key, std::int64_t first, std::uint64_t factor,
+                   const Tensor& out) override;
   void sum_in_order(std::span<const Tensor> pieces, const Tensor& out) override;
   void max_of(std::span<const Tensor> pieces, const Tensor& out) override;
   void adam(const AdamStep& s, const Tensor& w, const Tensor& m, const Tensor& v, const Tensor& g,

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "framework/backend/adam_sequence.h"
+#include "framework/backend/fingerprint.h"
 #include "framework/backend/kernel_checks.h"
 #include "framework/backend/reference_backend.h"
 #include "framework/backend/reference_view.h"
@@ -23,6 +24,13 @@ void ReferenceTrainKernels::sum_of_squares(const Tensor& x, const Tensor& out) {
   double* total = out.as<double>();
   total[0] += bad;
   total[1] += squares;
+}
+
+void ReferenceTrainKernels::fingerprint(const Tensor& x, std::uint64_t key, std::int64_t first,
+                                        std::uint64_t factor, const Tensor& out) {
+  kernel_checks::fingerprint(x, out);
+  add_fingerprint(factor * fingerprint_of(x.data(), x.elements(), size_of(x.dtype()), key, first),
+                  out.as<double>());
 }
 
 void ReferenceTrainKernels::sum_in_order(std::span<const Tensor> pieces, const Tensor& out) {

@@ -77,6 +77,8 @@ class CpuKernels final : public Kernels, public TrainKernels {
 
   void column_sum(const Tensor& dy, const Tensor& out, bool accumulate) override;
   void sum_of_squares(const Tensor& x, const Tensor& out) override;
+  void fingerprint(const Tensor& x, std::uint64_t key, std::int64_t first, std::uint64_t factor,
+                   const Tensor& out) override;
   void sum_in_order(std::span<const Tensor> pieces, const Tensor& out) override;
   void max_of(std::span<const Tensor> pieces, const Tensor& out) override;
 

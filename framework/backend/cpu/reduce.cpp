@@ -1,10 +1,12 @@
 // Sums over rows, pieces and whole buffers. All in an order fixed by the extents alone.
+#include <atomic>
 #include <cmath>
 #include <vector>
 
 #include "framework/backend/cpu/cpu_kernels.h"
 #include "framework/backend/cpu/parallel.h"
 #include "framework/backend/cpu/vector.h"
+#include "framework/backend/fingerprint.h"
 #include "framework/backend/kernel_checks.h"
 
 namespace trireme {
@@ -90,6 +92,20 @@ void CpuKernels::sum_of_squares(const Tensor& x, const Tensor& out) {
   for (const Squares& p : partial) total.bad += p.bad, total.sum += p.sum;
   out.as<double>()[0] += total.bad;
   out.as<double>()[1] += total.sum;
+}
+
+// The sum has no order, so parts are the threads'.
+void CpuKernels::fingerprint(const Tensor& x, std::uint64_t key, std::int64_t first,
+                             std::uint64_t factor, const Tensor& out) {
+  kernel_checks::fingerprint(x, out);
+  const std::int64_t bytes = size_of(x.dtype());
+  const auto* data = static_cast<const std::byte*>(x.data());
+  std::atomic<std::uint64_t> sum = 0;
+  parallel_ranges(
+      threads_, x.elements(), kGrain, [&, data, bytes](std::int64_t begin, std::int64_t end) {
+        sum += fingerprint_of(data + begin * bytes, end - begin, bytes, key, first + begin);
+      });
+  add_fingerprint(factor * sum, out.as<double>());
 }
 
 void CpuKernels::sum_in_order(std::span<const Tensor> pieces, const Tensor& out) {
