@@ -113,8 +113,9 @@ build_program() {
 }
 build_everything() { build_target all; }
 
-# Passes ctest's output on, but puts the reasons of skipped tests before its summary, which then is the end.
-skips_before_summary() {
+# Passes ctest's output on, but puts the reasons of skipped tests and the scoreboard of injected faults before its
+# summary, which then is the end.
+reports_before_summary() {
   local line summary=
   while IFS= read -r line; do
     [[ $line =~ ^[0-9]+%\ tests\ passed,\ [0-9]+\ tests?\ failed ]] && summary=yes$'\n'
@@ -122,12 +123,13 @@ skips_before_summary() {
   done
   [[ -n $summary ]] || return 0
   awk -f "$root/cmake/skipped_tests.awk" Testing/Temporary/LastTest.log
+  bash "$root/cmake/scoreboard.sh" .
   printf '\n%s' "${summary#*$'\n'}"
 }
 
 run_tests() {
   cd "$build" || exit 1
-  ctest --output-on-failure -j "$(nproc)" --test-output-size-passed 1048576 "$@" </dev/null 2>&1 |
-    skips_before_summary
+  CTEST_SCOREBOARD=later ctest --output-on-failure -j "$(nproc)" --test-output-size-passed 1048576 "$@" \
+    </dev/null 2>&1 | reports_before_summary
   return "${PIPESTATUS[0]}"
 }

@@ -3,6 +3,8 @@
 #  - getenv only in recipes; no thread_local; no mutable static or global variable outside the main program's file
 #  - a header opens with a comment and has #pragma once
 #  - no file above 600 lines
+#  - no -ffast-math and its kin (a step relies on NaN); no date or time of the build
+#  - a test with the label faults tells what it injected
 #  - Eigen, JSON, Beast and HDF5 headers each reach at most three sources (build time)
 set -euo pipefail
 cd "${1:-$(dirname "$0")/..}"
@@ -47,6 +49,17 @@ done)"
 report "a header has #pragma once" "$(grep -L '^#pragma once' "${headers[@]}" || true)"
 report "no file above 600 lines" \
   "$(wc -l "${all_files[@]}" | awk '$2 != "total" && $1 > 600 { print $2 ": " $1 " lines" }')"
+
+report "no -ffast-math, no -Ofast: a step relies on NaN" "$(find . \( -name 'build*' -o -name .git \) -prune -o \
+  \( -name CMakeLists.txt -o -name '*.cmake' -o -name CMakePresets.json \) -exec \
+  grep -nHE 'ffast-math|ffinite-math-only|funsafe-math|Ofast' {} + | sed 's|^\./||' || true)"
+report "no date or time in a program: two builds are the same bytes" \
+  "$(grep -nE '\b__(DATE|TIME|TIMESTAMP)__' "${all_files[@]}" /dev/null || true)"
+report "a test with the label faults calls tell() of tests/support/fault_count.h" "$(
+  tr '\n' ' ' 2>/dev/null <tests/CMakeLists.txt | grep -oE 'trireme_test\([^)]*LABELS[^)]*faults[^)]*\)' |
+    sed -E 's/trireme_test\(([^ )]*).*/\1/' | while read -r name; do
+    grep -qs '\btell(' "tests/$name"/*.cpp || echo "tests/CMakeLists.txt: tests/$name"
+  done)"
 
 # Sources that a heavy header reaches, directly or through our own headers.
 reached_by() { # reached_by PATTERN

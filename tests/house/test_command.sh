@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# ./trireme test builds everything, runs ctest, tells the reasons of skipped tests, ends with ctest's summary and status.
+# ./trireme test builds everything, runs ctest, tells the reasons of skipped tests and adds up the injected faults, ends
+# with ctest's summary and status.
 . "$(dirname "$0")/world.sh"
 make_world
 tool ctest <<'EOT'
@@ -17,7 +18,11 @@ no disk
 2/2 Testing: house
 2/2 Test: house
 SKIPPED: no script command
+[faults] R13 | bit flips | runs 2000 | injected 1999 | lost 0
+[faults] R6 | power cuts | runs 400 | injected 400 | lost 0
+[faults] R6 | power cuts | runs 800 | injected 1000000 | lost 1
 LOG
+[[ $CTEST_SCOREBOARD == later ]] || echo "no word from whoever started this"
 printf '1/2 Test #1: base\n50%% tests passed, 1 tests failed out of 2\n\nTotal Test time (real) = 1.0 sec\n'
 exit 8
 EOT
@@ -28,6 +33,12 @@ expect "ctest's arguments" grep -Eq '^ctest --output-on-failure -j [0-9]+ .*-R b
 expect "reasons, then the summary, at the end" equal "$out" '1/2 Test #1: base
 skipped: base: Base.Disk: this machine has no disk
 skipped: house: no script command
+
+row  what              runs    injected    lost
+R6   power cuts       1,200   1,000,400       1
+R13  bit flips        2,000       1,999       0
+all                   3,200   1,002,399       1
+lost: 1
 
 50% tests passed, 1 tests failed out of 2
 
