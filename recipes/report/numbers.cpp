@@ -1,17 +1,20 @@
 #include "recipes/report/numbers.h"
 
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 
 namespace trireme {
 namespace {
 
-std::string printed(const char* format, int digits, double value) {
+std::string printed(double value, std::chars_format format, int digits) {
   if (std::isnan(value)) value = std::nan("");  // without the sign that processors give it
-  std::array<char, 400> buffer;
-  int length = std::snprintf(buffer.data(), buffer.size(), format, digits, value);
-  return {buffer.data(), static_cast<std::size_t>(length)};
+  constexpr std::size_t kLongestWhole = 330;    // of 1.8e308, with sign and point
+  std::string text(kLongestWhole + static_cast<std::size_t>(digits), ' ');
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value, format, digits);
+  text.resize(static_cast<std::size_t>(end.ptr - text.data()));
+  return text;
 }
 
 // Three digits: 1.21, 12.1, 121.
@@ -22,15 +25,17 @@ std::string three_digits(double value) {
 
 }  // namespace
 
-std::string fixed(double value, int digits) { return printed("%.*f", digits, value); }
+std::string fixed(double value, int digits) {
+  return printed(value, std::chars_format::fixed, digits);
+}
 
 std::string significant(double value, int digits) {
-  std::string text = printed("%.*g", digits, value);
+  std::string text = printed(value, std::chars_format::general, digits);
   auto e = text.find('e');
   if (e == std::string::npos) {
     // %g writes 0.00029 where people write 2.9e-4.
     if (value == 0 || !std::isfinite(value) || std::abs(value) >= 1e-3) return text;
-    text = printed("%.*e", digits - 1, value);
+    text = printed(value, std::chars_format::scientific, digits - 1);
     e = text.find('e');
   }
   auto first = text.find_first_not_of("+-0", e + 1);
@@ -39,7 +44,7 @@ std::string significant(double value, int digits) {
 }
 
 std::string short_number(double value) {
-  if (!std::isfinite(value)) return printed("%.*f", 0, value);
+  if (!std::isfinite(value)) return printed(value, std::chars_format::fixed, 0);
   constexpr std::array<const char*, 6> kSuffixes{"", "k", "M", "G", "T", "P"};
   std::size_t power = 0;
   while (std::abs(value) >= 999.5 && power + 1 < kSuffixes.size()) {
@@ -98,7 +103,7 @@ std::string grouped(std::int64_t value) {
 std::string percent_text(double fraction) { return fixed(100 * fraction, 0) + "%"; }
 
 std::string json_number(double value) {
-  return std::isfinite(value) ? printed("%.*g", 17, value) : "null";
+  return std::isfinite(value) ? printed(value, std::chars_format::general, 17) : "null";
 }
 
 std::string json_string(std::string_view text) {
