@@ -73,6 +73,16 @@ void PaperUnits::take_homes() {
   if (!states.arrays.empty())
     home(tiers.optimizer, MemoryKind::kOptimizer, states, "optimizer states", state_bytes,
          rank_.policy.whole_states);
+  if (rank_.options.state_copy) take_copy(states, state_bytes);
+}
+
+// What StateCopy keeps.
+void PaperUnits::take_copy(const TiledShape& states, std::int64_t each) {
+  home(Tier::kHost, MemoryKind::kCommunication, rank_.weights_store(),
+       "copy of weights, for train.verify_every", rank_.compute, rank_.policy.whole_weights);
+  if (!states.arrays.empty())
+    home(Tier::kHost, MemoryKind::kCommunication, states,
+         "copy of optimizer states, for train.verify_every", each, rank_.policy.whole_states);
 }
 
 void PaperUnits::touch(Touch::Kind kind, int entry) {

@@ -42,6 +42,7 @@ class PaperUnits {
   void complete(int unit);
   void home(Tier tier, MemoryKind kind, const TiledShape& shape, const std::string& name,
             std::int64_t each, bool whole);
+  void take_copy(const TiledShape& states, std::int64_t each);
   void sums(SumGroup group);
   void sum_over_replicas(int unit);
 

@@ -66,6 +66,8 @@ Engine::Engine(const EngineOptions& options, Mesh& mesh, Backend& backend,
                                    options_.stage, actions_, options_.micro_batch, place_.get());
   runner_ = std::make_unique<Runner>(backend, mesh.pipeline(), stage_->chunks());
   make_optimizer();
+  if (options_.state_copy)
+    state_copy_ = std::make_unique<StateCopy>(*optimizer_, backend_.shared_ledger());
 }
 
 void Engine::make_optimizer() {
@@ -155,6 +157,8 @@ RunnerOptions Engine::runner_options(const std::string& label, bool training) co
 
 EngineStep Engine::train(std::int64_t step, const SampleSource& source, const Wishes& wishes) {
   const std::int64_t share = options_.global_batch / mesh_.shape().data;
+  const std::string label = "step " + std::to_string(step + 1);
+  mesh_.world().set_place(label + ", counting labels");
   Batch batch = load(step * options_.global_batch + mesh_.coord().data * share, share, source);
   EngineStep result;
   result.tokens =
@@ -168,10 +172,10 @@ EngineStep Engine::train(std::int64_t step, const SampleSource& source, const Wi
   if (states_) states_->expect_present();
   stage_->begin_step();
   const RngKey key = key_from_seed(options_.seed).child(static_cast<std::uint64_t>(step));
-  runner_->run(actions_, batch.micros, runner_options("step " + std::to_string(step + 1), true),
-               key);
+  runner_->run(actions_, batch.micros, runner_options(label, true), key);
   stage_->end_pass();
 
+  mesh_.world().set_place(label + ", optimizer");
   const bool gives_loss = last_stage() && mesh_.coord().tensor == 0;
   result.optimizer = optimizer_->step(
       {.wishes = wishes, .loss_scale = scale, .loss = gives_loss ? total : Tensor()});
@@ -180,6 +184,7 @@ EngineStep Engine::train(std::int64_t step, const SampleSource& source, const Wi
 }
 
 double Engine::evaluate(std::int64_t samples, const SampleSource& source) {
+  mesh_.world().set_place("evaluation");
   const std::int64_t ranks = mesh_.shape().data, rank = mesh_.coord().data;
   const std::int64_t begin = samples * rank / ranks, end = samples * (rank + 1) / ranks;
   Batch batch = load(begin, end - begin, source);

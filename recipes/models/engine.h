@@ -13,6 +13,7 @@
 #include "framework/comm/mesh.h"
 #include "recipes/models/stage_model.h"
 #include "zero/optimizer.h"
+#include "zero/state_copy.h"
 
 namespace trireme {
 
@@ -26,6 +27,7 @@ struct EngineOptions {
   std::int64_t global_batch = 1, micro_batch = 1;  // samples
   double label_smoothing = 0;
   std::uint64_t seed = 0;
+  bool state_copy = false;  // keep a StateCopy, to take steps back
 };
 
 // Samples [first, first + count) of some order: ids (count, T), labels (count, T) or (count);
@@ -71,6 +73,9 @@ class Engine {
   ZeroOptimizer& optimizer() { return *optimizer_; }
   // What is at home away from the device: optimizer states, gradients, weights, as far as they are.
   std::vector<TiledStore*> stores() const;
+  // Null unless the options want one.
+  StateCopy* state_copy() { return state_copy_.get(); }
+  Backend& host() const { return place_ ? place_->host() : backend_; }  // for maths there
   const Bounds& bounds() const { return bounds_; }
   const std::vector<LayerSpec>& layers() const { return layers_; }
   const ActionList& actions() const { return actions_; }
@@ -101,6 +106,7 @@ class Engine {
   std::unique_ptr<Runner> runner_;
   std::unique_ptr<TiledStore> states_;  // of the optimizer, away from the device
   std::unique_ptr<ZeroOptimizer> optimizer_;
+  std::unique_ptr<StateCopy> state_copy_;
 };
 
 }  // namespace trireme
