@@ -250,6 +250,15 @@ std::vector<Key> training_keys() {
            "A checkpoint each so many steps, after the last one, and when a signal ends the run; "
            "SIGUSR1 saves one at any time."},
       {.section = "train",
+       .name = "async_checkpoint",
+       .type = KeyType::kBool,
+       .at = [](Recipe& r) -> bool& { return r.train.async_checkpoint; },
+       .initial = "false",
+       .help = "The checkpoints of train.checkpoint_every, but the last one, are written while "
+               "training goes on, from a copy of the rank's share of masters and moments on the "
+               "host: that memory is why it is off by default. States on disk have no copy; they "
+               "are saved while training waits."},
+      {.section = "train",
        .name = "keep",
        .type = KeyType::kCount,
        .at = [](Recipe& r) -> std::int64_t& { return r.train.keep; },

@@ -121,7 +121,8 @@ struct TrainSection {
   std::int64_t evaluate_samples = 0;  // of one evaluation, at most
   std::int64_t sample_every = 0;      // steps; 0: never
   std::int64_t checkpoint_every = 0;  // steps; 0: never
-  std::int64_t keep = 0;              // checkpoints
+  bool async_checkpoint = false;
+  std::int64_t keep = 0;  // checkpoints
   bool resume = false, restart = false;
   std::int64_t max_skipped = 0;  // steps in a row
   std::string trace;             // steps A:B, or empty; see parse_step_range

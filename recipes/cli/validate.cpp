@@ -199,6 +199,10 @@ class Checker {
     expect(!r_.train.resume || !r_.train.restart, {"train.resume", "train.restart"},
            "train.resume and train.restart are both true; resume goes on with the run in "
            "train.folder, restart removes it; use one");
+    expect(!r_.train.async_checkpoint || r_.train.checkpoint_every > 0,
+           {"train.async_checkpoint", "train.checkpoint_every"},
+           "train.async_checkpoint = true needs train.checkpoint_every, whose checkpoints it is "
+           "about; with never use false");
     const std::int64_t first = parse_step_range(r_.train.trace).begin, steps = r_.train.steps;
     expect(first <= steps, {"train.trace", "train.steps"}, "train.trace = ", r_.train.trace,
            " begins after the last step, train.steps = ", steps, "; use steps from 1 to ", steps);

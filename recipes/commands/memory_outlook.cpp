@@ -110,11 +110,12 @@ Recipe with_layers(Recipe r, std::int64_t layers) {
 MemoryOutlook memory_outlook(const Recipe& recipe, const MemoryLimit& limit, Detail detail) {
   const EngineOptions options = engine_options(recipe);
   const MeshShape mesh = mesh_shape(recipe);
-  const Transport transport =
-      recipe.parallel.launch == "mpi" ? Transport::kMpi : Transport::kThreads;
+  const ForecastOptions how{.detail = detail,
+                            .transport = transport_of(recipe),
+                            .background_save = saves_in_background(recipe)};
   MemoryOutlook told{.limit = limit};
   for (int stage = 0; stage < mesh.pipeline; ++stage) {
-    told.stages.push_back(forecast(options, mesh, {.pipeline = stage}, detail, transport));
+    told.stages.push_back(forecast(options, mesh, {.pipeline = stage}, how));
     const std::int64_t needed = needed_of(told.stages.back(), limit);
     if (stage > 0 && needed <= told.needed) continue;
     told.needed = needed;

@@ -251,6 +251,7 @@ int train_command(Process& process, const CommandLine& given) {
     voice->say(memory_lines(memory, recipe));
     if (!opened.note.empty()) voice->say(opened.note);
     for (const std::string& note : start.notes) voice->say(note);
+    if (const std::string note = background_note(recipe); !note.empty()) voice->say(note);
     if (recipe.device.kind == "cpu")
       peak = measured_peak(
                  recipe.precision.compute == "bf16" && machine.bf16 ? DType::kBF16 : DType::kF32,

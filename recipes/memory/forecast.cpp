@@ -204,18 +204,36 @@ class Walk {
   std::deque<std::int64_t> sent_forward_, sent_backward_;
 };
 
-std::vector<std::string> doubts_of(const ForecastRank& rank, Transport transport) {
+// Masters and moments, as pieces_to_save (zero/train_state.h) cuts them: no padding, of copies one.
+std::int64_t snapshot_bytes(const ForecastRank& rank) {
+  if (rank.coord.data / rank.shards > 0) return 0;
+  std::int64_t elements = 0;
+  for (const FlatLayout& layout : rank.layouts)
+    for (const Segment& segment : layout.segments())
+      if (segment.counts_in_norm)
+        elements += intersect(segment.range, layout.shard(rank.shard_rank())).size();
+  return elements * rank.wide * (1 + moments(rank.options.optimizer.optimizer));
+}
+
+std::string snapshot_formula(const ForecastRank& rank) {
+  return join(rank.wide * (1 + moments(rank.options.optimizer.optimizer)),
+              " Psi / N, without padding and copies");
+}
+
+std::vector<std::string> doubts_of(const ForecastRank& rank, const ForecastOptions& how) {
   std::vector<std::string> doubts{"workspace of kernels is not forecast"};
   if (!rank.all_trained())
     doubts.push_back("activations: the lists are of layers that are trained, some are frozen");
-  if (transport == Transport::kMpi)
+  if (how.transport == Transport::kMpi)
     doubts.push_back("device communication: what MPI ranks stage for sums is not counted");
   return doubts;
 }
 
-bool is_exact(const ForecastRank& rank, Transport transport, Tier tier, MemoryKind kind) {
+bool is_exact(const ForecastRank& rank, const ForecastOptions& how, Tier tier, MemoryKind kind) {
   if (kind == MemoryKind::kWorkspace || kind == MemoryKind::kKvCache) return false;
-  if (tier == Tier::kDevice && kind == MemoryKind::kCommunication && transport == Transport::kMpi)
+  const bool communication = kind == MemoryKind::kCommunication;
+  if (tier == Tier::kDevice && communication && how.transport == Transport::kMpi) return false;
+  if (tier == Tier::kHost && communication && how.background_save && !rank.all_trained())
     return false;
   const bool layers = tier == Tier::kDevice &&
                       (kind == MemoryKind::kActivations || kind == MemoryKind::kCommunication);
@@ -243,21 +261,31 @@ void each_cell(Forecast& forecast, const Fn& fn) {
 
 }  // namespace
 
+bool has_snapshot(const OffloadTiers& tiers) {
+  return tiers.optimizer != Tier::kDisk && tiers.parameters != Tier::kDisk;
+}
+
 Forecast forecast(const EngineOptions& options, const MeshShape& mesh, const MeshCoord& coord,
-                  Detail detail, Transport transport) {
+                  const ForecastOptions& how) {
   const ForecastRank rank(options, mesh, coord);
-  const bool terms = detail == Detail::kTerms;
+  const bool terms = how.detail == Detail::kTerms;
   Tally tally(terms);
   Walk walk(rank, tally);
   walk.residents();
   Forecast result;
   each_cell(result, [&](Tier tier, MemoryKind kind, ForecastCell& cell) {
     cell.resident = tally.current(tier, kind);
-    cell.exact = is_exact(rank, transport, tier, kind);
+    cell.exact = is_exact(rank, how, tier, kind);
     if (terms) cell.resident_terms = tally.terms(tier, kind);
     result.resident[static_cast<std::size_t>(tier)] += cell.resident;
   });
+  const bool snapshot = how.background_save && has_snapshot(options.stage.offload);
+  const int copy =
+      tally.label(Tier::kHost, MemoryKind::kCommunication,
+                  "snapshot of a checkpoint that is being written", snapshot_formula(rank));
+  if (snapshot) tally.take(copy, snapshot_bytes(rank));
   walk.step();
+  if (snapshot) tally.give(copy, snapshot_bytes(rank));
   each_cell(result, [&](Tier tier, MemoryKind kind, ForecastCell& cell) {
     check(tally.current(tier, kind) == cell.resident, "forecast: ", name_of(kind), " on the ",
           name_of(tier), " tier has ", tally.current(tier, kind), " bytes after the step and ",
@@ -277,7 +305,7 @@ Forecast forecast(const EngineOptions& options, const MeshShape& mesh, const Mes
                                        .gradients = rank.gradients,
                                        .wide = rank.wide,
                                        .moments = moments(options.optimizer.optimizer)});
-  result.doubts = doubts_of(rank, transport);
+  result.doubts = doubts_of(rank, how);
   return result;
 }
 

@@ -47,9 +47,21 @@ enum class Detail : std::uint8_t { kTerms, kBytes };
 // Thread ranks read each other's tensors; MPI ranks stage sums, under communication on the device.
 enum class Transport : std::uint8_t { kThreads, kMpi };
 
+struct ForecastOptions {
+  Detail detail = Detail::kTerms;
+  Transport transport = Transport::kThreads;
+  // Steps run while a checkpoint is written from a snapshot, under communication on the host: of
+  // peaks, never between steps. States at home on disk have none (has_snapshot).
+  bool background_save = false;
+};
+
+// Does a save in the background copy what it writes? Not from a disk: such states are saved while
+// training waits.
+bool has_snapshot(const OffloadTiers& tiers);
+
 // Throws Error for what no run could do either: a list that cannot be cut, heads that cannot be
 // split, live parameters above their bound.
 Forecast forecast(const EngineOptions& options, const MeshShape& mesh, const MeshCoord& coord,
-                  Detail detail = Detail::kTerms, Transport transport = Transport::kThreads);
+                  const ForecastOptions& how = {});
 
 }  // namespace trireme

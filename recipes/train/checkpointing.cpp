@@ -4,6 +4,7 @@
 
 #include "framework/base/error.h"
 #include "recipes/train/gather.h"
+#include "recipes/train/plan.h"
 
 namespace trireme {
 
@@ -45,16 +46,29 @@ RunCounts Checkpointing::resume() {
   return counts;
 }
 
-bool Checkpointing::asked() const {
-  return inputs_.session != nullptr && inputs_.requests != nullptr &&
-         inputs_.requests->load() > heard_;
+Wishes Checkpointing::wishes() const {
+  if (inputs_.session == nullptr) return {};
+  const bool asked = inputs_.requests != nullptr && inputs_.requests->load() > heard_;
+  return {.save = asked ? 1.0 : 0.0, .written = flying_ ? flying_->written() : 0.0};
 }
 
-void Checkpointing::after_step(RunCounts& counts, bool asked, bool stopped, RunVoice* voice) {
+void Checkpointing::after_step(RunCounts& counts, const Wishes& all, RunVoice* voice) {
   if (inputs_.session == nullptr) return;
+  if (flying_ && flying_->is_over(all.written)) complete(true, voice);
   const std::int64_t every = recipe_.train.checkpoint_every;
-  const bool last = stopped || counts.steps == recipe_.train.steps;
-  if (asked || (every > 0 && (last || counts.steps % every == 0))) save_now(counts, voice);
+  const bool asked = all.save > 0;
+  const bool last = all.stop > 0 || counts.steps == recipe_.train.steps;
+  if (!asked && (every == 0 || (!last && counts.steps % every != 0))) return;
+  if (flying_) complete(false, voice);
+  save_now(counts, voice, !asked && !last && saves_in_background(recipe_));
+}
+
+void Checkpointing::before_failure(RunVoice* voice) {
+  try {
+    if (flying_) complete(false, voice);
+  } catch (const std::exception& error) {
+    if (voice) voice->say(join("warning: the checkpoint in the background: ", error.what()));
+  }
 }
 
 Manifest Checkpointing::head(const RunCounts& counts) const {
@@ -74,7 +88,7 @@ Manifest Checkpointing::head(const RunCounts& counts) const {
   return head;
 }
 
-void Checkpointing::save_now(RunCounts& counts, RunVoice* voice) {
+void Checkpointing::save_now(RunCounts& counts, RunVoice* voice, bool in_background) {
   // Whatever was asked for until now is served by this one.
   if (inputs_.requests != nullptr) heard_ = inputs_.requests->load();
   if (counts.validation && std::isfinite(*counts.validation) &&
@@ -84,15 +98,44 @@ void Checkpointing::save_now(RunCounts& counts, RunVoice* voice) {
   }
   if (inputs_.start) inputs_.start->lock->expect_held();
   if (voice) voice->sync();
+  if (in_background) {
+    flying_ = std::make_unique<BackgroundSave>(rank_, head(counts));
+    flying_best_ = counts.best_step;
+    saved_in_background_ = true;
+    return;
+  }
   save(rank_, head(counts));
+  committed(counts.steps, counts.best_step, voice);
+}
+
+void Checkpointing::complete(bool over, RunVoice* voice) {
+  if (inputs_.start) inputs_.start->lock->expect_held();
+  const std::unique_ptr<BackgroundSave> save = std::move(flying_);
+  save->complete(over);
+  committed(save->step(), flying_best_, voice);
+}
+
+void Checkpointing::committed(std::int64_t step, std::int64_t best_step, RunVoice* voice) {
   if (rank_.mesh.world().rank() != 0) return;
   CheckpointFolder& folder = inputs_.session->folder();
   try {
-    folder.prune(recipe_.train.keep, {counts.steps, counts.best_step});
+    folder.prune(recipe_.train.keep, {step, best_step});
   } catch (const Error& error) {
     if (voice) voice->say(join("warning: an older checkpoint was not removed: ", error.what()));
   }
-  if (voice) voice->say("checkpoint: " + folder.folder_of(counts.steps));
+  if (voice) voice->say("checkpoint: " + folder.folder_of(step));
+}
+
+std::string background_note(const Recipe& recipe) {
+  if (!recipe.train.async_checkpoint || saves_in_background(recipe)) return {};
+  for (const auto& [key, tier] : {std::pair("offload.optimizer", recipe.offload.optimizer),
+                                  std::pair("offload.parameters", recipe.offload.parameters)})
+    if (tier == "disk")
+      return join("train.async_checkpoint: training waits for every checkpoint all the same: ", key,
+                  " = disk, and states on disk are not copied to memory");
+  return join("train.async_checkpoint: the only checkpoint of train.checkpoint_every = ",
+              recipe.train.checkpoint_every, " is the last one, of step ", recipe.train.steps,
+              ", for which training waits");
 }
 
 }  // namespace trireme

@@ -4,14 +4,20 @@
 // signal ends the run (if checkpoint_every is not never), and when one asks for it. All ranks
 // decide alike: by the step's number and by what the step's world collective told. Saves and loads
 // are collective; a save that fails ends the run with its sentence, older checkpoints stay whole.
+//
+// With train.async_checkpoint those of checkpoint_every that are neither the last one nor asked for
+// are written in the background (background_save.h), one at a time: they are completed after the
+// step that told that all ranks have written, or before the next save, or at the end of the run.
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "framework/data/samples.h"
 #include "recipes/cli/recipe.h"
+#include "recipes/train/background_save.h"
 #include "recipes/train/run_start.h"
 #include "recipes/train/run_voice.h"
 #include "recipes/train/save_session.h"
@@ -44,19 +50,32 @@ class Checkpointing {
   // Loads the state that the start names; all zero for one from the beginning. Of a run that has
   // all its steps already, only the number of steps.
   RunCounts resume();
-  // Does this rank want a checkpoint after the coming step?
-  bool asked() const;
-  // After an attempted step: saves if it is time. `voice` may be null.
-  void after_step(RunCounts& counts, bool asked, bool stopped, RunVoice* voice);
+  // What this rank wishes with the coming step; whether to stop is not its business.
+  Wishes wishes() const;
+  // After an attempted step: saves if it is time. `all`: what all ranks wished. `voice` may be
+  // null.
+  void after_step(RunCounts& counts, const Wishes& all, RunVoice* voice);
+  // Before an error that all ranks throw alike: collective, throws nothing.
+  void before_failure(RunVoice* voice);
+  // Was a step done while a save was in flight?
+  bool saved_in_background() const { return saved_in_background_; }
 
  private:
-  void save_now(RunCounts& counts, RunVoice* voice);
+  void save_now(RunCounts& counts, RunVoice* voice, bool in_background);
+  void complete(bool over, RunVoice* voice);
+  void committed(std::int64_t step, std::int64_t best_step, RunVoice* voice);
   Manifest head(const RunCounts& counts) const;
 
   const CheckpointInputs& inputs_;
   const Recipe& recipe_;
   SaveRank rank_;
   int heard_ = 0;  // requests that a save has followed
+  std::unique_ptr<BackgroundSave> flying_;
+  std::int64_t flying_best_ = 0;  // the best step as of that save
+  bool saved_in_background_ = false;
 };
+
+// What to tell of train.async_checkpoint where it has no effect; empty otherwise.
+std::string background_note(const Recipe& recipe);
 
 }  // namespace trireme

@@ -162,6 +162,16 @@ MeshShape mesh_shape(const Recipe& r) {
           .tensor = static_cast<int>(r.parallel.tensor)};
 }
 
+Transport transport_of(const Recipe& r) {
+  return r.parallel.launch == "mpi" ? Transport::kMpi : Transport::kThreads;
+}
+
+bool saves_in_background(const Recipe& r) {
+  const TrainSection& t = r.train;
+  return t.async_checkpoint && t.checkpoint_every > 0 && t.checkpoint_every < t.steps &&
+         has_snapshot(stage_options(r).offload);
+}
+
 std::unique_ptr<Backend> make_backend(const Recipe& r) {
   auto ledger = std::make_shared<MemoryLedger>();
   ledger->set_limit(Tier::kDevice, r.device.memory);

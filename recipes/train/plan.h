@@ -7,6 +7,7 @@
 
 #include "framework/data/samples.h"
 #include "recipes/cli/recipe.h"
+#include "recipes/memory/forecast.h"
 #include "recipes/models/engine.h"
 
 namespace trireme {
@@ -30,6 +31,9 @@ bool is_storage_only(const Recipe& recipe, const Machine& machine);
 EngineOptions engine_options(const Recipe& recipe);
 SampleOptions sample_options(const Recipe& recipe);
 MeshShape mesh_shape(const Recipe& recipe);
+Transport transport_of(const Recipe& recipe);
+// Is any of its checkpoints written while training goes on? Not the last one.
+bool saves_in_background(const Recipe& recipe);
 
 // The backend of one rank, with device.memory as its limit.
 std::unique_ptr<Backend> make_backend(const Recipe& recipe);

@@ -61,10 +61,9 @@ Formulas resident_formulas(Engine& engine, const Forecast& told) {
 
 std::map<std::string, std::map<std::string, MemoryCell>> memory_of(const Mesh& mesh, Engine& engine,
                                                                    const StepMemory& counted,
-                                                                   Transport transport) {
+                                                                   const ForecastOptions& how) {
   std::map<std::string, std::map<std::string, MemoryCell>> memory;
-  const Forecast told =
-      forecast(engine.options(), mesh.shape(), mesh.coord(), Detail::kBytes, transport);
+  const Forecast told = forecast(engine.options(), mesh.shape(), mesh.coord(), how);
   const Formulas formulas = resident_formulas(engine, told);
   for (int t = 0; t < kTiers; ++t)
     for (int k = 0; k < kMemoryKinds; ++k) {
@@ -96,11 +95,11 @@ std::map<std::string, MemoryTotal> totals_of(const StepMemory& counted) {
 }  // namespace
 
 RankReport rank_report(const Mesh& mesh, Engine& engine, const StepMemory& counted,
-                       const CountedTraffic& traffic, Transport transport) {
+                       const CountedTraffic& traffic, const ForecastOptions& how) {
   RankReport report;
   const std::string prefix = rank_prefix(mesh.shape(), mesh.world().rank());
   report.name = prefix.substr(1, prefix.rfind(']') - 1);
-  report.memory = memory_of(mesh, engine, counted, transport);
+  report.memory = memory_of(mesh, engine, counted, how);
   report.memory_total = totals_of(counted);
   const auto formulas = traffic_formulas(mesh, engine, traffic.steps, traffic.applied);
   for (const auto& [operation, entry] : traffic.bytes)

@@ -5,8 +5,9 @@
 // at stage 3; gradients in precision.gradients, Psi / N from stage 2 on; masters (where weights are
 // narrower than f32) and moments in f32 (f64 for f64), Psi / N from stage 1 on. Peaks are those of
 // steps, and theirs the forecast of this rank (recipes/memory/forecast.h), of kinds that it calls
-// exact; without one where layers are frozen, whose lists are not told. Traffic:
-// traffic_formula.h.
+// exact; without one where layers are frozen, whose lists are not told. The snapshot of a save in
+// the background is a term of the host's peak, and never resident: that is what lies there when no
+// save is in flight. Traffic: traffic_formula.h.
 #pragma once
 
 #include <map>
@@ -30,7 +31,7 @@ struct CountedTraffic {
 };
 
 RankReport rank_report(const Mesh& mesh, Engine& engine, const StepMemory& counted,
-                       const CountedTraffic& traffic, Transport transport = Transport::kThreads);
+                       const CountedTraffic& traffic, const ForecastOptions& how = {});
 
 // Lines of words, for transport between ranks.
 std::string encode(const RankReport& report);

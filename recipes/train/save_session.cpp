@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "framework/base/error.h"
-#include "recipes/train/gather.h"
+#include "recipes/train/save_phases.h"
 
 namespace trireme {
 
@@ -13,7 +13,8 @@ SaveSession::SaveSession(Files& files, std::string folder, int first_rank, int r
     : files_(files),
       folder_(files, std::move(folder)),
       first_rank_(first_rank),
-      pieces_(static_cast<std::size_t>(ranks)) {}
+      pieces_(static_cast<std::size_t>(ranks)),
+      data_(static_cast<std::size_t>(ranks)) {}
 
 void SaveSession::name_pieces(int rank, std::vector<Piece> pieces) {
   const std::scoped_lock lock(mutex_);
@@ -42,7 +43,43 @@ StoredFile SaveSession::finish() {
   return writer->finish();
 }
 
-void SaveSession::abandon() { writer_.reset(); }
+void SaveSession::abandon() {
+  background_.give_up();
+  const std::scoped_lock lock(mutex_);
+  writer_.reset();
+}
+
+void SaveSession::give_data(int rank, std::vector<const void*> pieces) {
+  const std::scoped_lock lock(mutex_);
+  data_[index(rank)] = std::move(pieces);
+}
+
+void SaveSession::write_in_background() {
+  background_.start([this](const std::atomic<bool>& given_up) { return write_given(given_up); });
+}
+
+StoredFile SaveSession::finish_background() { return background_.finish(); }
+
+// Of the thread in the background, which has the writer for itself.
+StoredFile SaveSession::write_given(const std::atomic<bool>& given_up) {
+  try {
+    for (std::size_t rank = 0; rank < pieces_.size(); ++rank)
+      for (std::size_t i = 0; i < pieces_[rank].size(); ++i) {
+        const Piece& piece = pieces_[rank][i];
+        const auto* data = static_cast<const std::byte*>(data_[rank][i]);
+        const std::int64_t width = size_of(piece.array.dtype), step = kHashBlock / width;
+        for (std::int64_t at = 0; at < piece.at.elements(); at += step) {
+          check(!given_up, "save: given up while its file was written");
+          const std::int64_t count = std::min(step, piece.at.elements() - at);
+          writer_->write(first_piece_[rank] + i, at, count, data + at * width);
+        }
+      }
+    return finish();
+  } catch (...) {
+    writer_.reset();
+    throw;
+  }
+}
 
 void SaveSession::open_reader(std::int64_t step) {
   reader_ = std::make_unique<CheckpointReader>(files_, folder_.folder_of(step));
@@ -51,48 +88,6 @@ void SaveSession::open_reader(std::int64_t step) {
 void SaveSession::close_reader() { reader_.reset(); }
 
 namespace {
-
-constexpr char kFailed = '!', kDone = '.';
-
-// Runs one phase on this rank and waits for all others: each rank's result, or the Error of the
-// lowest rank that failed, on all of them.
-template <typename Phase>
-std::vector<std::string> agreed(const SaveRank& r, const Phase& phase) {
-  std::string mine;
-  try {
-    mine = kDone + phase();
-  } catch (const std::exception& error) {
-    mine = kFailed + std::string(error.what());
-  }
-  std::vector<std::string> all = gather_texts(r.mesh.world(), r.backend, mine);
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    const bool own = static_cast<int>(rank) == r.mesh.world().rank();
-    check(all[rank].front() != kFailed, own ? "" : join("rank ", rank, ": "), all[rank].substr(1));
-    all[rank].erase(0, 1);
-  }
-  return all;
-}
-
-std::string begin_on_rank_0(const SaveRank& r, std::int64_t step,
-                            const std::vector<StatePiece>& pieces) {
-  const int rank = r.mesh.world().rank();
-  std::vector<Piece> named;
-  for (const StatePiece& piece : pieces) named.push_back(piece.piece);
-  r.session->name_pieces(rank, std::move(named));
-  return rank == 0 ? r.session->folder().begin(step) : std::string();
-}
-
-// Beside the space that other users take meanwhile, which preallocation then finds.
-void expect_room(const SaveRank& r, const std::string& folder,
-                 const std::vector<std::string>& needed) {
-  std::int64_t bytes = 0;
-  for (const std::string& text : needed)
-    if (!text.empty()) bytes += std::stoll(text);
-  if (r.mesh.world().rank() != 0) return;
-  const std::int64_t free = r.session->files().free_space(folder);
-  check(bytes <= free, "save ", folder, ": ", bytes, " bytes are needed, but the disk has ", free,
-        " free");
-}
 
 void write_own(const SaveRank& r, const std::vector<StatePiece>& pieces) {
   const std::size_t first = r.session->first_piece(r.mesh.world().rank());
@@ -111,15 +106,6 @@ void write_own(const SaveRank& r, const std::vector<StatePiece>& pieces) {
 
 bool has_dynamic_scale(Engine& engine) { return engine.options().optimizer.loss_scale.dynamic; }
 
-void add_counts(Engine& engine, Manifest& head) {
-  const ZeroOptimizer::Progress progress = engine.optimizer().progress();
-  head.set_integer("steps_taken", progress.steps_taken);
-  head.set_integer("loss_scale_dynamic", has_dynamic_scale(engine) ? 1 : 0);
-  head.set_number("loss_scale", progress.scaler.scale);
-  head.set_integer("loss_scale_lives", progress.scaler.lives);
-  head.set_integer("loss_scale_good", progress.scaler.good);
-}
-
 // A scale that was fixed says nothing about where a dynamic one should be: that one begins anew.
 ZeroOptimizer::Progress counts_of(Engine& engine, const Manifest& manifest) {
   ZeroOptimizer::Progress progress = engine.optimizer().progress();
@@ -131,34 +117,14 @@ ZeroOptimizer::Progress counts_of(Engine& engine, const Manifest& manifest) {
   return progress;
 }
 
-void save_all(const SaveRank& r, Manifest& head) {
-  const Communicator* replicas = r.engine.stage().replicas();
-  const std::vector<StatePiece> pieces =
-      pieces_to_save(r.engine.optimizer(), !replicas || replicas->rank() == 0);
-  const bool leads = r.session->leads(r.mesh.world().rank());
-  const std::string folder =
-      agreed(r, [&] { return begin_on_rank_0(r, head.step, pieces); }).front();
-  const std::vector<std::string> needed =
-      agreed(r, [&] { return leads ? std::to_string(r.session->bytes_needed()) : std::string(); });
-  agreed(r, [&] { return expect_room(r, folder, needed), std::string(); });
-  agreed(r, [&] {
-    if (leads) r.session->open(folder);
-    return std::string();
-  });
+void save_all(const SaveRank& r, const Manifest& head) {
+  const std::vector<StatePiece> pieces = open_save(r, head.step);
   agreed(r, [&] { return write_own(r, pieces), std::string(); });
-  const std::vector<std::string> files = agreed(r, [&] {
-    return leads ? encode(Manifest{.step = head.step, .files = {r.session->finish()}})
-                 : std::string();
+  const std::vector<std::string> told = agreed(r, [&] {
+    return r.session->leads(r.mesh.world().rank()) ? told_file(head.step, r.session->finish())
+                                                   : std::string();
   });
-  agreed(r, [&] {
-    if (r.mesh.world().rank() != 0) return std::string();
-    for (const std::string& text : files)
-      if (!text.empty())
-        for (StoredFile& file : decode_manifest(text, folder).files)
-          head.files.push_back(std::move(file));
-    r.session->folder().commit(head);
-    return std::string();
-  });
+  commit_save(r, head, told);
 }
 
 }  // namespace
@@ -168,8 +134,7 @@ void save(const SaveRank& r, Manifest head) {
   try {
     save_all(r, head);
   } catch (const Error&) {
-    if (r.session->leads(r.mesh.world().rank())) r.session->abandon();
-    if (r.mesh.world().rank() == 0) r.session->folder().discard();
+    give_up_save(r);
     throw;
   }
 }

@@ -9,6 +9,7 @@
 //   elements side by side, each process syncs its file, rank 0 commits the manifest.
 //
 // Memory: one hash block per rank on the host, and on a disk tier a tile; no copy of the state.
+// With a copy of it, training need not wait: background_save.h.
 #pragma once
 
 #include <memory>
@@ -18,6 +19,7 @@
 
 #include "framework/checkpoint/checkpoint_folder.h"
 #include "recipes/models/engine.h"
+#include "recipes/train/background_write.h"
 #include "zero/train_state.h"
 
 namespace trireme {
@@ -39,15 +41,24 @@ class SaveSession {
   // By the leader, between barriers.
   void open(const std::string& folder);
   StoredFile finish();
-  void abandon();
+  void abandon();  // also of what is written in the background; the file is removed
   void open_reader(std::int64_t step);
   void close_reader();
   // By all ranks, at once.
   CheckpointWriter& writer() { return *writer_; }
   std::size_t first_piece(int rank) const { return first_piece_[index(rank)]; }
+  // For a save in the background. Each rank gives the elements of its pieces, in their order, and
+  // keeps them until finish_background(), by the leader, or stop_background(), by itself, returned.
+  void give_data(int rank, std::vector<const void*> pieces);
+  void stop_background() { background_.give_up(); }
+  // By the leader.
+  void write_in_background();
+  BackgroundWrite::State background() const { return background_.state(); }  // any thread
+  StoredFile finish_background();  // waits; throws what went wrong, the file is removed then
   const CheckpointReader& reader() const { return *reader_; }
 
  private:
+  StoredFile write_given(const std::atomic<bool>& given_up);
   std::size_t index(int rank) const { return static_cast<std::size_t>(rank - first_rank_); }
 
   Files& files_;
@@ -57,6 +68,8 @@ class SaveSession {
   std::vector<std::vector<Piece>> pieces_;  // by rank of the process
   std::vector<std::size_t> first_piece_;
   std::unique_ptr<CheckpointWriter> writer_;
+  std::vector<std::vector<const void*>> data_;  // by rank of the process
+  BackgroundWrite background_;                  // ends before what it uses
   std::unique_ptr<CheckpointReader> reader_;
 };
 

@@ -19,6 +19,8 @@ class StepMemory {
 
   void begin_step();
   void end_step();  // and what is in use now is resident
+  // So is what is in use now, at the end of a run whose steps held more for a while.
+  void mark_resident() { ledger_.mark_resident(); }
 
   // Of all steps so far.
   MemoryLedger::Entry entry(Tier tier, MemoryKind kind) const;

@@ -90,9 +90,9 @@ EngineStep Trainer::step(std::int64_t index) {
   disk_.begin_step();
   memory_.begin_step();
   const double begin = now();
-  const EngineStep result = engine_.train(
-      index, training_samples(),
-      {.stop = inputs_.signals.load() > 0 ? 1.0 : 0.0, .save = checkpoints_.asked() ? 1.0 : 0.0});
+  Wishes wishes = checkpoints_.wishes();
+  wishes.stop = inputs_.signals.load() > 0 ? 1.0 : 0.0;
+  const EngineStep result = engine_.train(index, training_samples(), wishes);
   const double end = now();
   disk_.end_step();
   traffic_.add(before, world_.traffic());
@@ -128,7 +128,9 @@ void Trainer::note_skip(const EngineStep& result, std::int64_t index) {
                                 scale == 1 ? "" : join(" at loss scale ", significant(scale, 6)),
                                 "; the update is skipped");
   if (speaks()) inputs_.voice->say(what);
-  check(counts_.skipped_in_row <= recipe_.train.max_skipped, what, ", ", counts_.skipped_in_row,
+  const bool ends = counts_.skipped_in_row > recipe_.train.max_skipped;
+  if (ends) checkpoints_.before_failure(speaks() ? inputs_.voice : nullptr);
+  check(!ends, what, ", ", counts_.skipped_in_row,
         " times in a row; train.max_skipped = ", recipe_.train.max_skipped,
         " ends the run. A lower optimizer.lr or a warm-up may help.");
 }
@@ -220,8 +222,7 @@ void Trainer::attempt_step(std::int64_t index) {
     time_["samples"] += now() - from;
   }
   from = now();
-  checkpoints_.after_step(counts_, result.optimizer.wishes.save > 0, stopped_,
-                          speaks() ? inputs_.voice : nullptr);
+  checkpoints_.after_step(counts_, result.optimizer.wishes, speaks() ? inputs_.voice : nullptr);
   time_["checkpoints"] += now() - from;
 }
 

@@ -3,6 +3,7 @@
 
 #include "pipeline/simulator.h"
 #include "recipes/train/gather.h"
+#include "recipes/train/plan.h"
 #include "recipes/train/trainer.h"
 
 namespace trireme {
@@ -39,6 +40,7 @@ void Trainer::write_trace_file() {
 
 TrainingEnd Trainer::finish(bool stopped) {
   TrainingEnd end{.stopped = stopped};
+  if (checkpoints_.saved_in_background()) memory_.mark_resident();  // without a snapshot
   const double seconds = now() - start_;
   const double from = now();
   if (!stopped && recipe_.train.sample_every > 0) end.sample = sample_text(0);
@@ -52,10 +54,11 @@ TrainingEnd Trainer::finish(bool stopped) {
   for (const std::string& phase : phases) spent.push_back(time_[phase]);
   spent = reduce_values(world_, *backend_, spent, ReduceOp::kSum);
   const std::map<std::string, DiskCell> disk = disk_.over_ranks(world_, *backend_);
-  const Transport transport =
-      recipe_.parallel.launch == "mpi" ? Transport::kMpi : Transport::kThreads;
-  const std::vector<std::string> ranks = gather_texts(
-      world_, *backend_, encode(rank_report(mesh_, engine_, memory_, traffic_, transport)));
+  const ForecastOptions how{.detail = Detail::kBytes,
+                            .transport = transport_of(recipe_),
+                            .background_save = checkpoints_.saved_in_background()};
+  const std::vector<std::string> ranks =
+      gather_texts(world_, *backend_, encode(rank_report(mesh_, engine_, memory_, traffic_, how)));
   if (world_.rank() != 0) return end;
 
   RunReport& report = end.report;
