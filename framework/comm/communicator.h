@@ -16,7 +16,8 @@
 //    between a pair of ranks match in order.
 //  - A wait that lasts longer than the timeout throws Error naming operation, peers, sequence
 //  number, bytes and place().
-//    A rank that fails wakes its peers (abort), and their waits throw an Error naming it.
+//    A rank that fails wakes its peers (abort), and their waits throw an Error naming it (thread
+//    ranks: and its last call).
 //  - A communicator whose wait has thrown stays failed: every later call of the rank throws again.
 //  - Ranks in errors are ranks of the world.
 //  - Types: sums take f64, f32, bf16, f16; the maximum f64 and f32; everything else any type.
@@ -141,11 +142,15 @@ class Communicator {
   std::string axis_;
 };
 
+class RankScheduler;
+
 struct CommunicatorOptions {
   double timeout_seconds = 600;
   // Seconds of a monotonic clock, called from all ranks; a test may give its own. Empty: the
   // steady clock.
   std::function<double()> clock = {};
+  // Thread ranks only, for tests (rank_scheduler.h): decides which rank runs. Outlives them.
+  RankScheduler* scheduler = nullptr;
 };
 
 // A group of one rank.

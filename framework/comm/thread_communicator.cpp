@@ -116,6 +116,7 @@ Pending ThreadCommunicator::join(const Call& call, const std::byte* memory, int 
                                  std::shared_ptr<ThreadOperation> operation) {
   const int me = world_rank();
   operation->axis = axis();
+  world_->reach(me, CallPoint::kCall, call, axis());
   if (call.is_message()) {
     const bool sends = call.kind == CallKind::kSend;
     const int from = sends ? rank() : other, to = sends ? other : rank();
@@ -131,7 +132,9 @@ Pending ThreadCommunicator::join(const Call& call, const std::byte* memory, int 
   const bool only_receives =
       call.kind == CallKind::kRecv || (call.kind == CallKind::kBroadcast && rank() != other);
   operation->read_to_the_end = !only_receives;
-  return Pending([world = world_, me, operation] { world->wait(me, operation); });
+  Pending pending([world = world_, me, operation] { world->wait(me, operation); });
+  world_->reach(me, CallPoint::kStarted, call, axis());
+  return pending;
 }
 
 std::unique_ptr<Communicator> ThreadCommunicator::split(int color, int key, std::string axis) {

@@ -37,6 +37,7 @@ std::string reason_of(const std::exception_ptr& error) {
 // The rank's thread: runs the body, and turns what goes wrong into the world's failure.
 void run_rank(const std::shared_ptr<ThreadWorld>& world, int rank,
               const std::function<void(Communicator&)>& body, std::exception_ptr& error) {
+  if (world->scheduler()) world->scheduler()->begin(rank);
   try {
     const auto communicator = world_communicator(world, rank);
     body(*communicator);
@@ -47,6 +48,7 @@ void run_rank(const std::shared_ptr<ThreadWorld>& world, int rank,
     error = std::current_exception();
     world->fail(rank, reason_of(error));
   }
+  if (world->scheduler()) world->scheduler()->end(rank);
 }
 
 }  // namespace

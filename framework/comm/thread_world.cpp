@@ -42,6 +42,7 @@ void ThreadWorld::signal(const std::vector<int>& members) {
   for (const int member : members) {
     ranks_[index(member)]->signals.fetch_add(1, std::memory_order_release);
     ranks_[index(member)]->changed.notify_one();
+    if (options_.scheduler) options_.scheduler->wake(member);
   }
 }
 
@@ -78,19 +79,19 @@ void ThreadWorld::finish(ThreadOperation& operation) {
   operation.operands.reset();
 }
 
-bool ThreadWorld::advance(ThreadOperation& operation, Lock& lock) {
+bool ThreadWorld::advance(int rank, ThreadOperation& operation, Lock& lock) {
   ThreadRound& round = *operation.round;
   if (operation.done || round.stopped()) return false;
   if (round.arrived[operation.step] < round.seats()) return false;
   if (operation.step < operation.steps.size())
-    run_step(operation, lock);
+    run_step(rank, operation, lock);
   else
     finish(operation);
   if (operation.step == operation.steps.size() && !operation.read_to_the_end) finish(operation);
   return true;
 }
 
-void ThreadWorld::run_step(ThreadOperation& operation, Lock& lock) {
+void ThreadWorld::run_step(int rank, ThreadOperation& operation, Lock& lock) {
   ThreadRound& round = *operation.round;
   const ThreadOperation::Step step = std::move(operation.steps[operation.step]);
   if (!step) {
@@ -101,6 +102,7 @@ void ThreadWorld::run_step(ThreadOperation& operation, Lock& lock) {
   lock.unlock();
   std::exception_ptr failure;
   try {
+    reach(rank, CallPoint::kStep, round.calls[index(operation.seat)], operation.axis);
     step();
   } catch (...) {
     failure = std::current_exception();
@@ -113,16 +115,28 @@ void ThreadWorld::run_step(ThreadOperation& operation, Lock& lock) {
   arrive(round, ++operation.step);
 }
 
-bool ThreadWorld::advance_all(Rank& me, Lock& lock) {
+bool ThreadWorld::advance_all(int rank, Lock& lock) {
+  Rank& me = *ranks_[index(rank)];
   bool moved = false;
   // Only this thread changes in_flight, so the index stays valid while a step runs unlocked.
-  for (std::size_t i = 0; i < me.in_flight.size(); ++i) moved |= advance(*me.in_flight[i], lock);
+  const std::size_t count = me.in_flight.size();
+  const std::size_t first = options_.scheduler ? options_.scheduler->first_of(rank, count) : 0;
+  for (std::size_t i = 0; i < count; ++i)
+    moved |= advance(rank, *me.in_flight[(first + i) % count], lock);
   std::erase_if(me.in_flight, [](const auto& operation) { return operation->done; });
   return moved;
 }
 
-void ThreadWorld::block(Rank& me, std::uint64_t seen, double seconds, Lock& lock) {
+void ThreadWorld::block(int rank, std::uint64_t seen, double seconds, Lock& lock) {
+  Rank& me = *ranks_[index(rank)];
   const auto changed = [&] { return me.signals.load(std::memory_order_acquire) != seen; };
+  if (options_.scheduler) {
+    if (changed()) return;
+    lock.unlock();
+    options_.scheduler->sleep(rank, seconds);
+    lock.lock();
+    return;
+  }
   if (spins_ > 0) {
     lock.unlock();
     for (int spin = 0; spin < spins_ && !changed(); ++spin) __builtin_ia32_pause();
@@ -133,53 +147,65 @@ void ThreadWorld::block(Rank& me, std::uint64_t seen, double seconds, Lock& lock
   me.changed.wait_for(lock, std::chrono::duration<double>(slice), changed);
 }
 
-void ThreadWorld::withdraw(Rank& me, const std::shared_ptr<ThreadOperation>& operation,
+void ThreadWorld::withdraw(int rank, const std::shared_ptr<ThreadOperation>& operation,
                            Lock& lock) {
+  Rank& me = *ranks_[index(rank)];
   ThreadRound& round = *operation->round;
   std::erase(me.in_flight, operation);
   round.withdrawn = true;
   signal(round.members);
   while (round.running > 0)
-    block(me, me.signals.load(std::memory_order_acquire), kSliceOfTestClock, lock);
+    block(rank, me.signals.load(std::memory_order_acquire), kSliceOfTestClock, lock);
   operation->steps.clear();
   operation->operands.reset();
 }
 
 void ThreadWorld::wait(int rank, const std::shared_ptr<ThreadOperation>& operation) {
-  Rank& me = *ranks_[index(rank)];
-  Lock lock(mutex_);
-  if (operation->done) return;
+  const Call& call = operation->round->calls[index(operation->seat)];
   try {
-    check(me.state.failure.empty(), me.state.failure);
-    check(std::uncaught_exceptions() <= operation->uncaught,
-          text_of(operation->round->calls[index(operation->seat)], operation->axis),
-          " was given up because an exception passed it");
-    wait_until_done(me, *operation, lock);
+    reach(rank, CallPoint::kWait, call, operation->axis);
+    wait_until_done(rank, *operation);
+    reach(rank, CallPoint::kDone, call, operation->axis);
   } catch (const std::exception& error) {
-    if (me.state.failure.empty()) me.state.failure = error.what();
-    withdraw(me, operation, lock);
+    give_up(rank, operation, error.what());
     throw;
   } catch (...) {
-    if (me.state.failure.empty()) me.state.failure = "an exception of an unknown type";
-    withdraw(me, operation, lock);
+    give_up(rank, operation, "an exception of an unknown type");
     throw;
   }
 }
 
-void ThreadWorld::wait_until_done(Rank& me, ThreadOperation& operation, Lock& lock) {
+void ThreadWorld::give_up(int rank, const std::shared_ptr<ThreadOperation>& operation,
+                          const std::string& reason) {
+  Lock lock(mutex_);
+  std::string& failure = state(rank).failure;
+  if (failure.empty()) failure = reason;
+  if (!operation->done) withdraw(rank, operation, lock);
+}
+
+void ThreadWorld::wait_until_done(int rank, ThreadOperation& operation) {
+  Rank& me = *ranks_[index(rank)];
+  Lock lock(mutex_);
+  if (operation.done) return;
+  check(me.state.failure.empty(), me.state.failure);
+  check(std::uncaught_exceptions() <= operation.uncaught,
+        text_of(operation.round->calls[index(operation.seat)], operation.axis),
+        " was given up because an exception passed it");
   const double begin = now();
   while (!operation.done) {
     const std::uint64_t seen = me.signals.load(std::memory_order_acquire);
-    if (advance_all(me, lock)) continue;
+    if (advance_all(rank, lock)) continue;
     const double waited = now() - begin;
     const std::string reason = obstacle(operation, waited);
     check(reason.empty(), reason);
-    block(me, seen, options_.timeout_seconds - waited, lock);
+    block(rank, seen, options_.timeout_seconds - waited, lock);
   }
 }
 
 std::string ThreadWorld::peer_failure() const {
-  return trireme::join("rank ", failure_->first, " failed: ", failure_->second);
+  const auto& [rank, reason] = *failure_;
+  return trireme::join("rank ", rank, " failed: ", reason, "; its last call was ",
+                       ranks_[index(rank)]->state.log.last());
 }
 
 std::string ThreadWorld::obstacle(const ThreadOperation& operation, double waited) const {
@@ -232,8 +258,9 @@ std::shared_ptr<ThreadGroup> ThreadWorld::group_of(ThreadRound& round, int color
 void ThreadWorld::fail(int rank, const std::string& reason) noexcept {
   Lock lock(mutex_);
   if (failure_) return;
-  failure_.emplace(rank, reason);
-  ranks_[index(rank)]->state.failure = reason;
+  failure_.emplace(rank, std::string());
+  remember(failure_->second, reason);
+  remember(ranks_[index(rank)]->state.failure, reason);
   signal(everybody_->members);
 }
 

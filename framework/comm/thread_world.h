@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "framework/comm/rank_communicator.h"
+#include "framework/comm/rank_scheduler.h"
 
 namespace trireme {
 
@@ -105,6 +106,11 @@ class ThreadWorld {
   void fail(int rank, const std::string& reason) noexcept;
   // The rank's body has returned: peers that wait for it need not wait for the timeout.
   void end(int rank);
+  // Tells the scheduler, if there is one, where the rank is; throws what that throws.
+  void reach(int rank, CallPoint point, const Call& call, const std::string& axis) {
+    if (options_.scheduler) options_.scheduler->reach(rank, point, call, axis);
+  }
+  RankScheduler* scheduler() const { return options_.scheduler; }  // null in production
   // The first failure, if any: rank and reason.
   std::optional<std::pair<int, std::string>> failure();
   std::string recent_calls() const;
@@ -121,15 +127,18 @@ class ThreadWorld {
 
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
   double now() const;
-  bool advance(ThreadOperation& operation, Lock& lock);
-  bool advance_all(Rank& me, Lock& lock);
+  // Notes the rank's failure and withdraws what is not done.
+  void give_up(int rank, const std::shared_ptr<ThreadOperation>& operation,
+               const std::string& reason);
+  bool advance(int rank, ThreadOperation& operation, Lock& lock);
+  bool advance_all(int rank, Lock& lock);
   static void finish(ThreadOperation& operation);
-  void run_step(ThreadOperation& operation, Lock& lock);
+  void run_step(int rank, ThreadOperation& operation, Lock& lock);
   void arrive(ThreadRound& round, std::size_t step);
   void signal(const std::vector<int>& members);
-  void block(Rank& me, std::uint64_t seen, double seconds, Lock& lock);
-  void withdraw(Rank& me, const std::shared_ptr<ThreadOperation>& operation, Lock& lock);
-  void wait_until_done(Rank& me, ThreadOperation& operation, Lock& lock);
+  void block(int rank, std::uint64_t seen, double seconds, Lock& lock);
+  void withdraw(int rank, const std::shared_ptr<ThreadOperation>& operation, Lock& lock);
+  void wait_until_done(int rank, ThreadOperation& operation);
   std::string peer_failure() const;
   // Empty while there is reason to go on waiting.
   std::string obstacle(const ThreadOperation& operation, double waited) const;

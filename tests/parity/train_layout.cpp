@@ -150,7 +150,7 @@ EngineOptions engine_options(const Task& task, const Layout& layout) {
 void run_layout(const Task& task, const Layout& layout, const std::function<void(Rank&)>& body) {
   const auto scratch =
       layout.offload.on_disk() ? std::make_unique<testing::TemporaryFolder>() : nullptr;
-  run_thread_ranks(layout.mesh.ranks(), {.timeout_seconds = 120}, [&](Communicator& plain) {
+  run_thread_ranks(layout.mesh.ranks(), task.communicator, [&](Communicator& plain) {
     auto ledger = std::make_shared<MemoryLedger>();
     const std::unique_ptr<Communicator> seen = task.network ? task.network(plain) : nullptr;
     Communicator& world = seen ? *seen : plain;

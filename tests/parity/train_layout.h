@@ -49,6 +49,7 @@ struct Task {
   // What a rank sees of its files and of its peers; a fault or a delay may be put between.
   std::function<std::unique_ptr<Files>()> files = real_files;
   std::function<std::unique_ptr<Communicator>(Communicator& world)> network = {};  // empty: as is
+  CommunicatorOptions communicator{.timeout_seconds = 120};
 };
 
 // One rank of a layout.
