@@ -31,6 +31,7 @@ class Slots {
         allocate_on_host(backend.shared_ledger(), {bytes}, DType::kU8, MemoryKind::kCommunication);
     // A slot goes to the disk whole, also behind a smaller input: nobody's old bytes with it.
     if (bytes > 0) std::memset(memory_.data(), 0, static_cast<std::size_t>(bytes));
+    free_.reserve(static_cast<std::size_t>(options.slots));  // slots come back in destructors
     for (std::int64_t slot = options.slots; slot-- > 0;) free_.push_back(slot);
   }
 

@@ -55,10 +55,10 @@ Tensor allocate_on_host(const std::shared_ptr<MemoryLedger>& ledger, Shape shape
   void* data = std::aligned_alloc(kDiskBlock, static_cast<std::size_t>(padded));
   if (data == nullptr) {
     ledger->remove(Tier::kHost, kind, bytes);
-    fail("memory: the machine has no ", bytes, " bytes left on the host for ", name_of(kind),
+    fail("out of memory: the machine has no ", bytes, " bytes left on the host for ", name_of(kind),
          "; in use:\n", ledger->table(Tier::kHost));
   }
-  auto storage = std::make_shared<Storage>(data, bytes, [data, bytes, kind, ledger] {
+  auto storage = make_storage(data, bytes, [data, bytes, kind, ledger] {
     std::free(data);
     ledger->remove(Tier::kHost, kind, bytes);
   });

@@ -13,14 +13,13 @@ std::shared_ptr<Storage> allocate_host(std::shared_ptr<MemoryLedger> ledger, Tie
   void* data = std::aligned_alloc(kAlignment, static_cast<std::size_t>(padded));
   if (!data) {
     ledger->remove(tier, kind, bytes);
-    fail("memory: the machine has no ", bytes, " bytes left for ", name_of(kind), "; in use:\n",
-         ledger->table(tier));
+    fail("out of memory: the machine has no ", bytes, " bytes left for ", name_of(kind),
+         "; in use:\n", ledger->table(tier));
   }
-  return std::make_shared<Storage>(data, bytes,
-                                   [data, bytes, tier, kind, ledger = std::move(ledger)] {
-                                     std::free(data);
-                                     ledger->remove(tier, kind, bytes);
-                                   });
+  return make_storage(data, bytes, [data, bytes, tier, kind, ledger] {
+    std::free(data);
+    ledger->remove(tier, kind, bytes);
+  });
 }
 
 }  // namespace trireme

@@ -6,6 +6,7 @@
 // "[rank 5: data 0, pipeline 1, tensor 1]" is added once, at the rank boundary, never here.
 #pragma once
 
+#include <exception>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -24,6 +25,13 @@ class UsageError : public Error {
  public:
   using Error::Error;
 };
+
+// What an exception says: its sentence, or for std::bad_alloc that memory ran out. Even when there
+// is no memory at all: then just "out of memory".
+std::string reason_of(const std::exception& error) noexcept;
+std::string reason_of(const std::exception_ptr& error) noexcept;
+// into = text, or "out of memory" when there is none for it.
+void remember(std::string& into, const std::string& text) noexcept;
 
 // Concatenates the parts as operator<< prints them: join("linear: x has ", 768, " columns").
 template <typename... Parts>

@@ -38,6 +38,17 @@ class Storage {
   std::function<void()> release_;
 };
 
+// The storage of `data`, which `release` gives back: also when there is no memory for the Storage.
+template <typename Release>
+std::shared_ptr<Storage> make_storage(void* data, std::int64_t bytes, const Release& release) {
+  try {
+    return std::make_shared<Storage>(data, bytes, release);
+  } catch (...) {
+    release();
+    throw;
+  }
+}
+
 class Tensor {
  public:
   Tensor() = default;  // empty: defined() is false

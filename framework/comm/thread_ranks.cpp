@@ -1,5 +1,4 @@
 #include <exception>
-#include <system_error>
 #include <thread>
 
 #include "framework/base/error.h"
@@ -14,16 +13,6 @@ std::unique_ptr<Communicator> world_communicator(const std::shared_ptr<ThreadWor
   return std::make_unique<ThreadCommunicator>(world, world->everybody(), rank);
 }
 
-std::string reason_of(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& e) {
-    return e.what();
-  } catch (...) {
-    return "an exception of an unknown type";
-  }
-}
-
 [[noreturn]] void rethrow_with(const std::string& prefix, const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -32,6 +21,12 @@ std::string reason_of(const std::exception_ptr& error) {
   } catch (...) {
     throw Error(prefix + reason_of(error));
   }
+}
+
+std::string unstarted(const std::exception_ptr& error) noexcept try {
+  return join("its thread could not be started: ", reason_of(error));
+} catch (...) {
+  return reason_of(error);
 }
 
 // The rank's thread: runs the body, and turns what goes wrong into the world's failure.
@@ -67,9 +62,9 @@ void run_thread_ranks(int ranks, const CommunicatorOptions& options,
     for (int rank = 0; rank < ranks; ++rank)
       threads.emplace_back(
           [&, rank] { run_rank(world, rank, body, errors[static_cast<std::size_t>(rank)]); });
-  } catch (const std::system_error& e) {
+  } catch (...) {  // those that run must be joined whatever happens
     const int missing = static_cast<int>(threads.size());
-    world->fail(missing, join("its thread could not be started: ", e.what()));
+    world->fail(missing, unstarted(std::current_exception()));
   }
   for (std::thread& thread : threads) thread.join();
   const auto failure = world->failure();

@@ -27,10 +27,10 @@ class CpuBackend final : public Backend {
     void* block = pool_->take(bytes);
     if (!block) {
       counted->remove(Tier::kDevice, kind, bytes);
-      fail("memory: this machine has no ", bytes, " bytes more for ", name_of(kind),
+      fail("out of memory: this machine has no ", bytes, " bytes more for ", name_of(kind),
            "; in use on the device tier:\n", counted->table(Tier::kDevice));
     }
-    return std::make_shared<Storage>(block, bytes, [pool = pool_, counted, block, bytes, kind] {
+    return make_storage(block, bytes, [pool = pool_, counted, block, bytes, kind] {
       pool->give(block);
       counted->remove(Tier::kDevice, kind, bytes);
     });

@@ -95,7 +95,12 @@ void* Pool::take(std::int64_t bytes) {
     }
     if (!block) return nullptr;
   }
-  taken_[block] = size;
+  try {
+    taken_[block] = size;
+  } catch (...) {  // no memory for the entry
+    free_block(block, size);
+    throw;
+  }
   used_ += size;
   most_used_ = std::max(most_used_, used_);
   return block;

@@ -36,7 +36,7 @@ bool recorded(Hdf5Driver& driver, const Call& call) {
     call();
     return true;
   } catch (const std::exception& error) {
-    driver.record(error.what());
+    driver.record(reason_of(error));
   } catch (...) {
     driver.record("file access failed");
   }
@@ -157,8 +157,8 @@ void Hdf5Driver::rethrow() const {
   if (!failure_.empty()) throw Error(failure_);
 }
 
-void Hdf5Driver::record(const std::string& failure) {
-  if (failure_.empty()) failure_ = failure;
+void Hdf5Driver::record(const std::string& failure) noexcept {
+  if (failure_.empty()) remember(failure_, failure);
 }
 
 QuietHdf5::QuietHdf5() {

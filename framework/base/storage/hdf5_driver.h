@@ -31,7 +31,7 @@ class Hdf5Driver {
 
   // For the driver's callbacks.
   File& file() { return file_; }
-  void record(const std::string& failure);
+  void record(const std::string& failure) noexcept;
 
  private:
   File& file_;
