@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "framework/backend/fingerprint.h"
 #include "framework/backend/host_values.h"
 
 namespace trireme {
@@ -43,6 +44,20 @@ ZeroOptimizer::ZeroOptimizer(std::vector<Unit*> units, Backend& backend, const M
   if (!options_.host) options_.host = &backend;
   for (Unit* unit : units_) states_.push_back(make_state(*unit, states_.size()));
   flush();
+  if (options_.check_replicas && mesh.world().size() > 1)
+    replicas_ = std::make_unique<ReplicaCheck>(mesh, backend, arrays());
+}
+
+// Weights, and what is kept beside them.
+std::vector<ReplicatedArray> ZeroOptimizer::arrays() const {
+  std::vector<ReplicatedArray> all;
+  for (std::size_t u = 0; u < states_.size(); ++u) {
+    const Unit* unit = states_[u].unit;
+    if (states_[u].own_master) all.push_back({unit, "compute value", unit->weights()});
+    for (const std::string& name : array_names())
+      all.push_back({unit, name, array(u, name), name == "value"});
+  }
+  return all;
 }
 
 // Masters and moments of all elements, or of the own shard.
@@ -209,8 +224,11 @@ StepResult ZeroOptimizer::step(const StepRequest& request) {
   upload_doubles(backend_, start, sums_);
   if (request.loss) backend_.copy(request.loss, sums_.elements_at(kLoss, {1}));
   add_all_squares(sums_.elements_at(kBad, {2}));
+  if (replicas_ && compares_) replicas_->add(sums_.elements_at(kReplicasLow, {2}));
   mesh_.world().all_reduce(sums_).wait();
   const std::vector<double> sums = download_doubles(backend_, sums_);
+  if (joined_fingerprint(sums[kReplicasLow], sums[kReplicasHigh]) != 0)
+    replicas_->fail_naming(request.number);
 
   StepResult result{
       .loss = sums[kLoss],

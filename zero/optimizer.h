@@ -25,6 +25,7 @@
 #include "optim/loss_scaler.h"
 #include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
+#include "zero/replicas.h"
 #include "zero/unit.h"
 
 namespace trireme {
@@ -37,6 +38,7 @@ struct ZeroOptions {
   std::uint64_t seed = 0;  // of initial values: masters start from them, not from rounded weights
   Communicator* kv_replicas = nullptr;  // group of SumGroup::kKvReplicas, null if there is none
   bool counts_in_norm = true;  // false on all but one replica of each shard (hybrid sharding)
+  bool check_replicas = true;  // compare copies every step (zero/replicas.h); alike on all ranks
   Backend* host = nullptr;     // for maths on what is at home there; null: the device's
   // Of masters and moments; null: on the device. Its shape is state_shape()'s. Must outlive.
   TiledStore* store = nullptr;
@@ -56,9 +58,10 @@ struct Wishes {
 
 struct StepRequest {
   Wishes wishes;
-  double loss_scale = 1;  // what this step's loss was multiplied with, all over the world: the
-                          // loss_scale() of before backward began
-  Tensor loss;            // (1) f64, added up over the ranks that give one; may be undefined
+  double loss_scale = 1;    // what this step's loss was multiplied with, all over the world: the
+                            // loss_scale() of before backward began
+  std::int64_t number = 0;  // of the step, from 1 on, for sentences
+  Tensor loss;              // (1) f64, added up over the ranks that give one; may be undefined
 };
 
 struct StepResult {
@@ -72,8 +75,19 @@ struct StepResult {
                               // rank and order
 };
 
-// The one world collective of a step, f64 numbers.
-enum WorldSum : std::uint8_t { kBad, kSquares, kLoss, kStop, kSave, kWritten, kWorldSums };
+// The one world collective of a step, f64 numbers. The last two are halves of one of 64 bits, which
+// is 0 over the world while copies agree.
+enum WorldSum : std::uint8_t {
+  kBad,
+  kSquares,
+  kLoss,
+  kStop,
+  kSave,
+  kWritten,
+  kReplicasLow,
+  kReplicasHigh,
+  kWorldSums
+};
 
 class ZeroOptimizer {
  public:
@@ -82,8 +96,13 @@ class ZeroOptimizer {
   ZeroOptimizer(std::vector<Unit*> units, Backend& backend, const Mesh& mesh,
                 const ZeroOptions& options);
 
-  // Called once all backward passes ran. Collective over the world.
+  // Called once all backward passes ran. Collective over the world. Throws Error, on all ranks and
+  // before anything is updated, when copies of weights or states differ as the step before left
+  // them (zero/replicas.h).
   StepResult step(const StepRequest& request);
+  // Whether step() compares copies, if the options want it at all; alike on all ranks. A step that
+  // is run several times to be verified does not: it finds what differs by itself.
+  void compare_copies(bool on) { compares_ = on; }
   std::int64_t steps_taken() const { return taken_; }
   double loss_scale() const { return scaler_.scale(); }  // for the next step's backward
   // Replaces the weights of all units, and their masters, which keep what narrow weights round off.
@@ -95,6 +114,8 @@ class ZeroOptimizer {
   const std::vector<Unit*>& units() const { return units_; }
   std::vector<std::string> array_names() const;
   FlatHome array(std::size_t unit, const std::string& name) const;
+  // All of these, and the compute weights beside masters: what copies are compared of.
+  std::vector<ReplicatedArray> arrays() const;
   // The counts of a step: updates made, and the loss scale.
   struct Progress {
     std::int64_t steps_taken = 0;
@@ -133,7 +154,9 @@ class ZeroOptimizer {
   ZeroOptions options_;
   std::vector<Unit*> units_;
   std::vector<State> states_;
-  Tensor sums_;  // (kWorldSums) f64
+  std::unique_ptr<ReplicaCheck> replicas_;  // null: off
+  bool compares_ = true;
+  Tensor sums_;                             // (kWorldSums) f64
   std::int64_t taken_ = 0;
   LossScaler scaler_{options_.loss_scale};
 };

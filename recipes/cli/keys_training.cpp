@@ -290,6 +290,27 @@ std::vector<Key> training_keys() {
        .min = 0,
        .help = "Steps in a row that a non-finite gradient may skip before the run stops."},
       {.section = "train",
+       .name = "check_replicas",
+       .type = KeyType::kBool,
+       .at = [](Recipe& r) -> bool& { return r.train.check_replicas; },
+       .initial = "true",
+       .help = "Parameters and optimizer states that several ranks have copies of are compared bit "
+               "by bit each step, by 64-bit fingerprints; where they differ the run ends and names "
+               "the tensor and the ranks. One pass over what has copies; free where nothing has."},
+      {.section = "train",
+       .name = "verify_every",
+       .type = KeyType::kCount,
+       .at = [](Recipe& r) -> std::int64_t& { return r.train.verify_every; },
+       .initial = "never",
+       .unit = "steps",
+       .min = 1,
+       .zero_word = "never",
+       .help = "Each so many steps, the step is computed twice and all bits are compared; where "
+               "they differ it is computed a third time, the rank is named, and what two of three "
+               "runs agree on stands; a rank that was wrong three times ends the run. Costs a step "
+               "and, on the host, a copy of the rank's states; what goes wrong in other steps is "
+               "not seen. Not with states on disk."},
+      {.section = "train",
        .name = "trace",
        .type = KeyType::kSteps,
        .at = [](Recipe& r) -> std::string& { return r.train.trace; },

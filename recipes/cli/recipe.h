@@ -124,8 +124,10 @@ struct TrainSection {
   bool async_checkpoint = false;
   std::int64_t keep = 0;  // checkpoints
   bool resume = false, restart = false;
-  std::int64_t max_skipped = 0;  // steps in a row
-  std::string trace;             // steps A:B, or empty; see parse_step_range
+  std::int64_t max_skipped = 0;   // steps in a row
+  bool check_replicas = false;    // compare copies of parameters every step
+  std::int64_t verify_every = 0;  // steps; 0: never
+  std::string trace;              // steps A:B, or empty; see parse_step_range
   bool operator==(const TrainSection&) const = default;
 };
 

@@ -177,8 +177,10 @@ EngineStep Engine::train(std::int64_t step, const SampleSource& source, const Wi
 
   mesh_.world().set_place(label + ", optimizer");
   const bool gives_loss = last_stage() && mesh_.coord().tensor == 0;
-  result.optimizer = optimizer_->step(
-      {.wishes = wishes, .loss_scale = scale, .loss = gives_loss ? total : Tensor()});
+  result.optimizer = optimizer_->step({.wishes = wishes,
+                                       .loss_scale = scale,
+                                       .number = step + 1,
+                                       .loss = gives_loss ? total : Tensor()});
   result.loss = result.optimizer.loss * mean;
   return result;
 }

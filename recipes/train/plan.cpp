@@ -86,7 +86,8 @@ ZeroOptions zero_options(const Recipe& r) {
                        .steps = r.train.steps,
                        .decay = o.decay},
           .loss_scale = loss_scale_options(r.precision),
-          .clip = o.clip};
+          .clip = o.clip,
+          .check_replicas = r.train.check_replicas};
 }
 
 Tier tier(const std::string& word) {
@@ -142,7 +143,8 @@ EngineOptions engine_options(const Recipe& r) {
                   .global_batch = r.batch.global,
                   .micro_batch = r.batch.micro,
                   .label_smoothing = r.optimizer.label_smoothing,
-                  .seed = static_cast<std::uint64_t>(r.train.seed)};
+                  .seed = static_cast<std::uint64_t>(r.train.seed),
+                  .state_copy = r.train.verify_every > 0};
   for (std::int64_t count : r.pipeline.partition) o.partition.push_back(static_cast<int>(count));
   return o;
 }

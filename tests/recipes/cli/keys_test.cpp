@@ -142,7 +142,8 @@ TEST(Keys, EveryKeyOfTheContractIsThere) {
         "warmup", "min_lr", "label_smoothing"}},
       {"train",
        {"steps", "seed", "folder", "log_every", "evaluate_every", "sample_every",
-        "checkpoint_every", "async_checkpoint", "keep", "resume", "restart", "max_skipped", "trace"}},
+        "checkpoint_every", "async_checkpoint", "keep", "resume", "restart", "max_skipped",
+        "check_replicas", "trace"}},
       {"device", {"kind", "memory"}}};
   for (const auto& [section, names] : contract)
     for (const auto& name : names) EXPECT_TRUE(find_key(section + "." + name)) << section << name;
