@@ -69,7 +69,7 @@ Json parse_json(std::string_view text, std::string_view name, const JsonLimits& 
 
 // indent = 0: one line, `{"a": 1, "b": [1, 2]}` with the separators of Python's json.dumps; else
 // that many blanks a level. Text is written as UTF-8; control characters are escaped. Doubles are
-// the shortest that read back alike, with ".0" if they would look like integers. Error for a number
+// the shortest that read back alike, in Python's form: 500000.0, 1e+16. Error for a number
 // that JSON has not (NaN, infinity).
 std::string to_text(const Json& value, int indent = 0);
 

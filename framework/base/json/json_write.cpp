@@ -45,10 +45,14 @@ void write_string(const std::string& text, std::string& out) {
 void write_number(double value, std::string& out) {
   check(std::isfinite(value), "JSON has no number ", value);
   std::array<char, 32> digits{};
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
+  const double size = std::fabs(value);
+  const bool plain = value == 0 || (size >= 1e-4 && size < 1e16);
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value,
+                                 plain ? std::chars_format::fixed : std::chars_format::scientific)
+                       .ptr;
   const std::string_view text(digits.data(), static_cast<std::size_t>(end - digits.data()));
   out += text;
-  if (text.find_first_of(".e") == std::string_view::npos) out += ".0";
+  if (plain && text.find('.') == std::string_view::npos) out += ".0";
 }
 
 class Writer {

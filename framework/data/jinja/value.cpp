@@ -1,8 +1,6 @@
 #include "framework/data/jinja/value.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cmath>
 
 #include "framework/base/error.h"
@@ -27,16 +25,7 @@ void expect_shallow(int depth) {
 std::string real_text(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
-  std::array<char, 32> digits{};
-  char* const last = digits.data() + digits.size();
-  const double size = std::fabs(value);
-  const bool plain = value == 0 || (size >= 1e-4 && size < 1e16);
-  const auto end = std::to_chars(digits.data(), last, value,
-                                 plain ? std::chars_format::fixed : std::chars_format::scientific)
-                       .ptr;
-  std::string text(digits.data(), end);
-  if (plain && text.find('.') == std::string::npos) text += ".0";
-  return text;
+  return trireme::to_text(Json(value));
 }
 
 void quote_python(const Text& text, Text& out) {

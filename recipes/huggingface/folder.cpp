@@ -1,0 +1,189 @@
+#include "recipes/huggingface/folder.h"
+
+#include <algorithm>
+
+#include "framework/base/error.h"
+#include "framework/checkpoint/convert.h"
+
+namespace trireme {
+
+namespace {
+
+constexpr std::int64_t kMostJson = std::int64_t{64} << 20;
+constexpr std::string_view kPrefix = "transformer.";  // GPT-2's, which some files leave out
+
+// A name that a file of the folder can have: no way out of it.
+void expect_inside(const std::string& name, const std::string& where) {
+  check(!name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
+            name.find('\\') == std::string::npos && name.find('\0') == std::string::npos,
+        where, ": \"", name, "\" is no plain file name");
+}
+
+std::string stored_name(const std::string& name) {
+  return name.rfind(kPrefix, 0) == 0 ? name.substr(kPrefix.size()) : name;
+}
+
+DType element_type(const SafeTensor& tensor, const std::string& path) {
+  const std::optional<DType> dtype = dtype_of_safetensors(tensor.dtype);
+  check(dtype && is_floating(*dtype), path, ": tensor \"", tensor.name, "\" is ", tensor.dtype,
+        "; F64, F32, F16 and BF16 can be read");
+  return *dtype;
+}
+
+}  // namespace
+
+HfFolder::HfFolder(Files& files, const std::string& folder) : folder_(folder) {
+  const std::string path = path_join(folder, "config.json");
+  check(files.exists(path), folder, ": there is no config.json; a folder with config.json and ",
+        "model.safetensors is expected");
+  config_ = parse_json(read_whole(files, path, kMostJson), path);
+  model_ = read_hf_config(config_, path);
+  open_weights(files);
+}
+
+HfNaming HfFolder::naming() const {
+  return model_.type == "gpt2" ? HfNaming::kGpt2 : HfNaming::kLlama;
+}
+
+void HfFolder::open_weights(Files& files) {
+  const std::string index = path_join(folder_, "model.safetensors.index.json");
+  if (files.exists(index)) return open_shards(files, index);
+  const std::string whole = path_join(folder_, "model.safetensors");
+  if (!files.exists(whole)) {
+    std::string others;
+    for (const std::string& name : files.list(folder_))
+      if (name.ends_with(".bin") || name.ends_with(".pt") || name.ends_with(".gguf") ||
+          name.ends_with(".safetensors"))
+        others += (others.empty() ? "" : ", ") + name;
+    fail(folder_, ": there is neither model.safetensors nor model.safetensors.index.json",
+         others.empty() ? "" : "; " + others + " are not read");
+  }
+  add(std::make_unique<SafetensorsFile>(files, whole));
+}
+
+void HfFolder::open_shards(Files& files, const std::string& index) {
+  const Json json = parse_json(read_whole(files, index, kMostJson), index);
+  const Json::Object& map = json.at("weight_map", index).object(index + ": weight_map");
+  std::set<std::string> shards;
+  for (const auto& [name, file] : map) {
+    shards.insert(file.text(index + ": weight_map"));
+    expect_inside(file.text(index), index);
+  }
+  std::string missing;
+  for (const std::string& shard : shards)
+    if (!files.exists(path_join(folder_, shard))) missing += (missing.empty() ? "" : ", ") + shard;
+  check(missing.empty(), folder_, ": files that ", index, " names are missing: ", missing);
+  for (const std::string& shard : shards)
+    add(std::make_unique<SafetensorsFile>(files, path_join(folder_, shard)));
+  for (const auto& [name, file] : map) {
+    const auto found = tensors_.find(stored_name(name));
+    check(found != tensors_.end() &&
+              found->second.file->path() == path_join(folder_, file.text(index)),
+          index, ": tensor \"", name, "\" is not in ", file.text(index));
+  }
+}
+
+void HfFolder::add(std::unique_ptr<SafetensorsFile> file) {
+  for (const SafeTensor& tensor : file->tensors()) {
+    const auto [at, fresh] = tensors_.emplace(stored_name(tensor.name), Found{file.get(), &tensor});
+    check(fresh, folder_, ": tensor \"", tensor.name, "\" is in ", at->second.file->path(),
+          " and in ", file->path());
+  }
+  files_.push_back(std::move(file));
+}
+
+std::set<std::string> HfFolder::names() const {
+  std::set<std::string> names;
+  for (const auto& [name, found] : tensors_) names.insert(name);
+  return names;
+}
+
+const SafeTensor* HfFolder::find(const std::string& name) const {
+  const auto found = tensors_.find(name);
+  return found == tensors_.end() ? nullptr : found->second.tensor;
+}
+
+HfFolder::Found HfFolder::at(const std::string& logical, const HfPlace& place) const {
+  auto found = tensors_.find(place.name);
+  // A head of its own that files leave out is the embedding.
+  if (found == tensors_.end() && place.name == "lm_head.weight")
+    found = tensors_.find(hf_place(naming(), "embedding.table")->name);
+  check(found != tensors_.end(), folder_, ": tensor \"", place.name, "\" is missing, which is ",
+        logical);
+  return found->second;
+}
+
+void HfFolder::read(const std::string& logical, const Shape& shape, const Rectangle& at_rows,
+                    DType dtype, void* out) const {
+  const std::optional<HfPlace> place = hf_place(naming(), logical);
+  check(place.has_value(), folder_, ": ", model_.type, " models have no tensor ", logical);
+  const Found found = at(logical, *place);
+  const std::int64_t rows = shape[0] * place->parts, columns = shape.dims() < 2 ? 1 : shape[1];
+  std::vector<std::int64_t> expected = {rows};
+  if (shape.dims() == 2) {
+    expected.push_back(columns);
+    if (place->transposed) std::swap(expected[0], expected[1]);
+  }
+  if (found.tensor->shape != expected)
+    fail(found.file->path(), ": tensor \"", found.tensor->name, "\" is ", found.tensor->text(),
+         ", but ", logical, " of this model needs ",
+         SafeTensor{.dtype = found.tensor->dtype, .shape = expected}.text());
+  const std::int64_t first = place->part * shape[0];
+  auto* to = static_cast<std::byte*>(out);
+  if (place->transposed) return read_transposed(found, first, at_rows, dtype, to);
+  read_rows(found, first + at_rows.row, at_rows.rows, at_rows.column, at_rows.columns, dtype, to);
+}
+
+// Runs of whole rows in one go, else row by row.
+void HfFolder::read_rows(const Found& found, std::int64_t first, std::int64_t rows,
+                         std::int64_t column, std::int64_t columns, DType dtype,
+                         std::byte* out) const {
+  const DType stored = element_type(*found.tensor, found.file->path());
+  const Convert convert = converter(stored, dtype);
+  const std::int64_t all = found.tensor->shape.size() < 2 ? 1 : found.tensor->shape[1];
+  const bool whole = columns == all;
+  const std::int64_t runs = whole ? 1 : rows, length = whole ? rows * columns : columns;
+  std::vector<std::byte> block(
+      static_cast<std::size_t>(stored == dtype ? 0 : length * size_of(stored)));
+  for (std::int64_t run = 0; run < runs; ++run) {
+    const std::int64_t begin = ((first + run) * all + column) * size_of(stored);
+    std::byte* const to = out + run * length * size_of(dtype);
+    std::byte* const raw = stored == dtype ? to : block.data();
+    found.file->read(*found.tensor, begin, length * size_of(stored), raw);
+    if (stored != dtype) convert(raw, to, length);
+  }
+}
+
+// Stored (columns, rows): a stored row is a column of ours.
+void HfFolder::read_transposed(const Found& found, std::int64_t first, const Rectangle& at,
+                               DType dtype, std::byte* out) const {
+  const DType stored = element_type(*found.tensor, found.file->path());
+  const Convert convert = converter(stored, dtype);
+  const std::int64_t all = found.tensor->shape[1], width = size_of(dtype);
+  std::vector<std::byte> raw(static_cast<std::size_t>(at.rows * size_of(stored)));
+  std::vector<std::byte> column(static_cast<std::size_t>(at.rows * width));
+  for (std::int64_t c = 0; c < at.columns; ++c) {
+    const std::int64_t begin = (at.column + c) * all + first + at.row;
+    found.file->read(*found.tensor, begin * size_of(stored), at.rows * size_of(stored), raw.data());
+    convert(raw.data(), column.data(), at.rows);
+    for (std::int64_t r = 0; r < at.rows; ++r)
+      std::copy_n(column.data() + r * width, width, out + (r * at.columns + c) * width);
+  }
+}
+
+void HfFolder::expect_all_used(const std::vector<std::string>& logical, bool tied) const {
+  std::set<std::string> used;
+  for (const std::string& name : logical)
+    if (const std::optional<HfPlace> place = hf_place(naming(), name)) used.insert(place->name);
+  if (tied) used.insert("lm_head.weight");
+  std::string unused;
+  int count = 0;
+  for (const auto& [name, found] : tensors_) {
+    if (used.contains(name) || is_hf_buffer(name)) continue;
+    if (++count <= 10) unused += (unused.empty() ? "" : ", ") + name;
+  }
+  check(count == 0, folder_, ": ", count, " tensors are not part of this ", model_.type,
+        " model: ", unused, count > 10 ? ", ..." : "");
+}
+
+}  // namespace trireme

@@ -1,0 +1,60 @@
+// A model folder of the Hugging Face layout: config.json and the weights, in model.safetensors or
+// in the files that model.safetensors.index.json names. Only files inside the folder are opened,
+// and only those that are named; a shard that is missing, or a tensor that the index names and no
+// file has, is an Error before anything is read. May be read by several threads.
+#pragma once
+
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "framework/checkpoint/logical.h"
+#include "framework/checkpoint/safetensors/safetensors_file.h"
+#include "recipes/huggingface/config.h"
+#include "recipes/huggingface/tensors.h"
+
+namespace trireme {
+
+class HfFolder {
+ public:
+  HfFolder(Files& files, const std::string& folder);
+
+  const std::string& path() const { return folder_; }
+  const HfModel& model() const { return model_; }
+  const Json& config() const { return config_; }
+  // Names of all tensors, without the prefix of the whole model.
+  std::set<std::string> names() const;
+  // Null if there is none.
+  const SafeTensor* find(const std::string& name) const;
+
+  // A rectangle of a logical tensor of that shape, row-major, converted to `dtype`. Error naming
+  // both shapes if the stored one differs.
+  void read(const std::string& logical, const Shape& shape, const Rectangle& at, DType dtype,
+            void* out) const;
+  // Error naming the tensors that are neither of these logical ones nor make nothing of a model.
+  void expect_all_used(const std::vector<std::string>& logical, bool tied) const;
+
+ private:
+  struct Found {
+    const SafetensorsFile* file;
+    const SafeTensor* tensor;
+  };
+  void open_weights(Files& files);
+  void open_shards(Files& files, const std::string& index);
+  void add(std::unique_ptr<SafetensorsFile> file);
+  Found at(const std::string& logical, const HfPlace& place) const;
+  void read_rows(const Found& found, std::int64_t first, std::int64_t rows, std::int64_t column,
+                 std::int64_t columns, DType dtype, std::byte* out) const;
+  void read_transposed(const Found& found, std::int64_t first, const Rectangle& at, DType dtype,
+                       std::byte* out) const;
+  HfNaming naming() const;
+
+  std::string folder_;
+  Json config_;
+  HfModel model_;
+  std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::map<std::string, Found> tensors_;  // by name without prefix
+};
+
+}  // namespace trireme
