@@ -142,7 +142,10 @@ void Unit::begin_step(std::int64_t backward_uses) {
   uses_done_ = 0;
   accumulated_ = false;
   for (Parameter* parameter : parameters_) parameter->reset_written();
-  if (backward_uses == 0 && trainable_) gradients_.fill(0.0);
+  if (backward_uses == 0 && trainable_) return gradients_.fill(0.0);
+  // Nobody writes there, so a wrong bit would stay, and double with each sum over ranks.
+  if (trainable_ && policy_.whole_gradients && gradients_.on_device())
+    backend_.kernels()->fill(gradients_.slice({layout_.elements(), layout_.padded()}), 0.0);
 }
 
 // Whole gradients that are at home away from the device come back to be added to; shards do not:

@@ -65,6 +65,12 @@ class MemoryChecker {
            r_.recompute.mode, " use none");
     expect(o.kv_cache == "none", {"offload.kv_cache"}, "offload.kv_cache = ", o.kv_cache,
            ": training has no cache of keys and values, it comes with generation; use none");
+    for (const auto& [name, home] : {std::pair{"offload.optimizer", o.optimizer},
+                                     std::pair{"offload.parameters", o.parameters}})
+      expect(home != "disk" || r_.train.verify_every == 0, {name, "train.verify_every"}, name,
+             " = disk: train.verify_every = ", r_.train.verify_every,
+             " keeps a copy of the states on the host, which is not made of states on disk; use "
+             "none or host, or train.verify_every = never");
     const bool disk = o.optimizer == "disk" || o.gradients == "disk" || o.parameters == "disk" ||
                       o.activations == "disk" || o.kv_cache == "disk";
     expect(

@@ -68,7 +68,9 @@ struct RunReport {
   std::optional<double> bubble_measured, bubble_predicted;  // share of time that stages wait
   std::int64_t steps = 0;                                   // done
   std::int64_t skipped = 0;                                 // of them
-  std::int64_t tokens = 0;                                  // labels learned from
+  std::int64_t verified = 0;   // of them, of this start: run twice (train.verify_every)
+  std::int64_t incidents = 0;  // faults that verifying found, of this start
+  std::int64_t tokens = 0;     // labels learned from
   // Of steps and tokens those of earlier starts of the run, which a resumed one went on from:
   // seconds, time, traffic and disk are without them.
   std::int64_t earlier_steps = 0, earlier_tokens = 0;

@@ -57,6 +57,8 @@ Json disk_of(const RunReport& report) {
 Json summary_of(const RunReport& report) {
   return {{"steps", report.steps},
           {"skipped", report.skipped},
+          {"verified", report.verified},
+          {"incidents", report.incidents},
           {"tokens", report.tokens},
           {"parameters", report.parameters},
           {"earlier_steps", report.earlier_steps},
@@ -123,6 +125,8 @@ RunReport read_report(const Json& json) {
   report.earlier_steps = read_maybe<std::int64_t>(summary, "earlier_steps").value_or(0);
   report.earlier_tokens = read_maybe<std::int64_t>(summary, "earlier_tokens").value_or(0);
   report.skipped = read_count(summary, "skipped");
+  report.verified = read_maybe<std::int64_t>(summary, "verified").value_or(0);
+  report.incidents = read_maybe<std::int64_t>(summary, "incidents").value_or(0);
   report.tokens = read_count(summary, "tokens");
   report.parameters = read_count(summary, "parameters");
   report.seconds = read_number(summary, "seconds");

@@ -160,6 +160,9 @@ std::string report_text(const RunReport& report) {
   if (report.seconds > 0)
     text += " (" + short_number(static_cast<double>(tokens) / report.seconds) + " tok/s)";
   if (report.skipped > 0) text += ", " + grouped(report.skipped) + " skipped";
+  if (report.verified > 0)
+    text += ", " + grouped(report.verified) + " verified (" + grouped(report.incidents) +
+            " faults found)";
   text += "; loss " + fixed(report.loss, 4);
   if (report.validation_loss) text += ", validation " + fixed(*report.validation_loss, 4);
   return text + "\n";

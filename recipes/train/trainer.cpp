@@ -26,16 +26,22 @@ std::unique_ptr<Backend> attached_backend(const Recipe& recipe, Communicator& wo
   return backend;
 }
 
+std::unique_ptr<WitnessCommunicator> witness_of(const Recipe& recipe, Communicator& world) {
+  if (recipe.train.verify_every == 0) return nullptr;
+  return std::make_unique<WitnessCommunicator>(world);
+}
+
 }  // namespace
 
 Trainer::Trainer(const RunInputs& inputs, Communicator& world) try
     : inputs_(inputs),
       recipe_(inputs.recipe),
-      world_(world),
-      backend_(attached_backend(recipe_, world)),
+      witness_(witness_of(recipe_, world)),
+      world_(witness_ ? *witness_ : world),
+      backend_(attached_backend(recipe_, world_)),
       memory_(backend_->ledger()),
-      mesh_(world, mesh_shape(recipe_)),
-      trace_(world, [this] { return now(); }),
+      mesh_(world_, mesh_shape(recipe_)),
+      trace_(world_, [this] { return now(); }),
       engine_(engine_options(recipe_), mesh_, *backend_, resources()),
       skipped_batches_(recipe_.data.skip),
       disk_(engine_.stores(), [this] { return now(); }),
@@ -43,6 +49,12 @@ Trainer::Trainer(const RunInputs& inputs, Communicator& world) try
       checkpoints_(inputs.checkpoints, recipe_,
                    {inputs.checkpoints.session, engine_, mesh_, *backend_, *backend_}) {
   engine_.runner().set_clock([this] { return now(); });
+  if (witness_)
+    verifier_ = std::make_unique<StepVerifier>(VerifiedRank{engine_, mesh_, *backend_, *witness_},
+                                               VerifierOptions{.every = recipe_.train.verify_every},
+                                               [this](const std::string& text) {
+                                                 if (speaks()) inputs_.voice->say(text);
+                                               });
 } catch (const MemoryError& error) {
   throw Error(join(error.what(), "\n", advice_for_states(inputs.recipe)));
 }
@@ -83,17 +95,30 @@ bool Trainer::samples(std::int64_t index) const {
   return every > 0 && (index + 1) % every == 0 && index + 1 < recipe_.train.steps;
 }
 
+// What this rank wishes is asked once, so that a step that is run again is the same step.
 EngineStep Trainer::step(std::int64_t index) {
+  Wishes wishes = checkpoints_.wishes();
+  wishes.stop = inputs_.signals.load() > 0 ? 1.0 : 0.0;
+  const auto run = [&] { return engine_.train(index, training_samples(), wishes); };
+  if (!verifier_) return counted(index, run);
+  const double begin = now();
+  const EngineStep result = verifier_->train(
+      index, [&] { return counted(index, run); }, run);
+  time_["verification"] += now() - begin - step_seconds_;
+  return result;
+}
+
+// Time, traffic and memory of a step are those of one run, whatever else is run to verify it.
+EngineStep Trainer::counted(std::int64_t index, const std::function<EngineStep()>& run) {
   const Traffic before = world_.traffic();
   const bool traced = parse_step_range(recipe_.train.trace).contains(index + 1);
   if (traced) trace_.begin_step();
   disk_.begin_step();
   memory_.begin_step();
   const double begin = now();
-  Wishes wishes = checkpoints_.wishes();
-  wishes.stop = inputs_.signals.load() > 0 ? 1.0 : 0.0;
-  const EngineStep result = engine_.train(index, training_samples(), wishes);
+  const EngineStep result = run();
   const double end = now();
+  step_seconds_ = end - begin;
   disk_.end_step();
   traffic_.add(before, world_.traffic());
   traffic_.steps++;
@@ -200,10 +225,9 @@ std::string Trainer::sample_text(std::int64_t request) {
 }
 
 void Trainer::attempt_step(std::int64_t index) {
-  const double begin = now();
   if (speaks() && inputs_.attempt) inputs_.attempt->store(index + 1);
   const EngineStep result = step(index);
-  const double seconds = now() - begin;
+  const double seconds = step_seconds_, after = now();
   stopped_ = result.optimizer.wishes.stop > 0;
   counts_.steps = index + 1;
   counts_.loss = result.loss;
@@ -212,7 +236,7 @@ void Trainer::attempt_step(std::int64_t index) {
   counts_.validation.reset();
   if (evaluates(index) && !stopped_) {
     counts_.validation = validation_loss();
-    time_["evaluation"] += now() - begin - seconds;
+    time_["evaluation"] += now() - after;
   }
   speak(result, index, seconds);
   double from = now();

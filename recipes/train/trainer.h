@@ -20,6 +20,7 @@
 #include "recipes/train/run_voice.h"
 #include "recipes/train/step_memory.h"
 #include "recipes/train/step_trace.h"
+#include "recipes/train/step_verifier.h"
 
 namespace trireme {
 
@@ -51,6 +52,7 @@ class Trainer {
  private:
   EngineResources resources() const;
   EngineStep step(std::int64_t index);
+  EngineStep counted(std::int64_t index, const std::function<EngineStep()>& run);
   void attempt_step(std::int64_t index);
   void note_skip(const EngineStep& result, std::int64_t index);
   void speak(const EngineStep& result, std::int64_t index, double seconds);
@@ -68,6 +70,7 @@ class Trainer {
 
   const RunInputs& inputs_;
   const Recipe& recipe_;
+  std::unique_ptr<WitnessCommunicator> witness_;  // with train.verify_every
   Communicator& world_;
   std::unique_ptr<Backend> backend_;
   StepMemory memory_;
@@ -80,6 +83,8 @@ class Trainer {
   std::map<std::string, double> time_;  // seconds by phase
   double flops_per_sample_ = 0;
   double busy_ = 0, walled_ = 0;  // of schedules run: computing, and in all
+  double step_seconds_ = 0;       // of the last step, run once
+  std::unique_ptr<StepVerifier> verifier_;
   double start_ = 0;
   Checkpointing checkpoints_;
   RunCounts counts_;

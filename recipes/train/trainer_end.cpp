@@ -50,6 +50,7 @@ TrainingEnd Trainer::finish(bool stopped) {
   std::vector<std::string> phases = {
       "forward",    "backward", "pipeline wait", "reduction and update",
       "evaluation", "samples",  "checkpoints"};
+  if (verifier_) phases.push_back("verification");
   std::vector<double> spent = {busy_, walled_};
   for (const std::string& phase : phases) spent.push_back(time_[phase]);
   spent = reduce_values(world_, *backend_, spent, ReduceOp::kSum);
@@ -72,6 +73,10 @@ TrainingEnd Trainer::finish(bool stopped) {
   }
   report.steps = counts_.steps;
   report.skipped = counts_.skipped;
+  if (verifier_) {
+    report.verified = verifier_->verified();
+    report.incidents = verifier_->incidents();
+  }
   report.tokens = counts_.tokens;
   report.earlier_steps = earlier_.steps;
   report.earlier_tokens = earlier_.tokens;

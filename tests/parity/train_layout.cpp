@@ -142,7 +142,8 @@ EngineOptions engine_options(const Task& task, const Layout& layout) {
       .global_batch = task.global_batch,
       .micro_batch = layout.micro,
       .label_smoothing = task.label_smoothing,
-      .seed = task.seed};
+      .seed = task.seed,
+      .state_copy = task.state_copy};
 }
 
 }  // namespace

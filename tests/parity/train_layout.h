@@ -44,6 +44,7 @@ struct Task {
   bool narrow_gradients = false;  // of the compute type, not of the wide one
   LossScaleOptions loss_scale = {};
   std::function<bool(const std::string&)> frozen = {};
+  bool state_copy = false;
   std::function<std::unique_ptr<Backend>(std::shared_ptr<MemoryLedger>)> backend =
       make_reference_backend;
   // What a rank sees of its files and of its peers; a fault or a delay may be put between.
