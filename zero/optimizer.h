@@ -34,7 +34,9 @@ struct ZeroOptions {
   OptimizerOptions optimizer;
   LrSchedule schedule;
   LossScaleOptions loss_scale;
-  double clip = 0;         // largest global norm; 0 = off
+  double clip = 0;  // largest global norm; 0 = off
+  // False: weights and masters stay zero until fill_initial() or until a checkpoint is loaded.
+  bool initial_values = true;
   std::uint64_t seed = 0;  // of initial values: masters start from them, not from rounded weights
   Communicator* kv_replicas = nullptr;  // group of SumGroup::kKvReplicas, null if there is none
   bool counts_in_norm = true;  // false on all but one replica of each shard (hybrid sharding)
@@ -105,6 +107,8 @@ class ZeroOptimizer {
   void compare_copies(bool on) { compares_ = on; }
   std::int64_t steps_taken() const { return taken_; }
   double loss_scale() const { return scaler_.scale(); }  // for the next step's backward
+  // Initial values, by the seed.
+  void fill_initial();
   // Replaces the weights of all units, and their masters, which keep what narrow weights round off.
   void load_values(const SectionSource& source);
 
@@ -156,7 +160,7 @@ class ZeroOptimizer {
   std::vector<State> states_;
   std::unique_ptr<ReplicaCheck> replicas_;  // null: off
   bool compares_ = true;
-  Tensor sums_;                             // (kWorldSums) f64
+  Tensor sums_;  // (kWorldSums) f64
   std::int64_t taken_ = 0;
   LossScaler scaler_{options_.loss_scale};
 };
