@@ -45,11 +45,13 @@ Recipe recipe_in(const std::string& text, const std::string& place) {
   }
 }
 
-// Steps after which the run that is there would have made its first checkpoint; 0: never.
+// Steps after which the run that is there had its first checkpoint at the latest; 0: never. One
+// that is written while training goes on is whole before the next one begins.
 std::int64_t first_checkpoint_of(Files& files, const std::string& run_folder) {
   const std::string path = path_join(run_folder, "recipe.cfg");
   if (!files.exists(path)) return 0;
-  return recipe_in(read_whole(files, path), path).train.checkpoint_every;
+  const TrainSection train = recipe_in(read_whole(files, path), path).train;
+  return train.checkpoint_every * (train.async_checkpoint ? 2 : 1);
 }
 
 // Without any checkpoint: from the start, if no more is lost by that than by any other kill.

@@ -145,6 +145,12 @@ TEST(Resume, WithoutACheckpointItBeginsOrSaysWhyNot) {
   expect_done(again);
   expect_says(again.err, "ended before its first checkpoint; it begins from the start");
   EXPECT_EQ(column(run.folder(), "loss"), quiet);
+  // One whose first checkpoint was still being written a step after it was due.
+  const Words beside = {"--train.checkpoint_every=2", "--train.async_checkpoint=true"};
+  expect_done(run_to_end(run.train(beside + Words{"--restart"})));
+  fs::remove_all(run.folder() + "/checkpoints");
+  expect_done(run_to_end(run.train(beside + Words{"--resume"})));
+  EXPECT_EQ(column(run.folder(), "loss"), quiet);
 }
 
 // R10, R14: damaged ones are named and passed over; what a killed save left is ignored.
