@@ -11,7 +11,7 @@ BackgroundSave::BackgroundSave(const SaveRank& rank, Manifest head)
   add_counts(rank_.engine, head_);
   try {
     begin();
-  } catch (const Error&) {
+  } catch (...) {
     give_up();
     throw;
   }
@@ -76,7 +76,7 @@ void BackgroundSave::complete(bool over) {
     snapshot_.clear();
     ended_ = true;
     commit_save(rank_, head_, told);
-  } catch (const Error&) {
+  } catch (...) {
     give_up();
     throw;
   }

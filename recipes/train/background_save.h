@@ -38,8 +38,8 @@ class BackgroundSave {
   // Does that sum over all ranks ask to complete?
   bool is_over(double sum) const { return sum >= static_cast<double>(ranks()); }
 
-  // Collective, once: waits for what is not written yet, unless `over`, by is_over() of the same
-  // step on all ranks. Frees the snapshot.
+  // Collective, once: with `over`, by is_over() of the same step on all ranks, nothing is waited
+  // for but the commit; else each process's leader first writes what is left. Frees the snapshot.
   void complete(bool over);
 
  private:

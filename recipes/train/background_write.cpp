@@ -11,7 +11,7 @@ namespace trireme {
 
 namespace {
 
-// On Linux a thread has a priority of its own. Without it the save only costs the ranks more.
+// On Linux a thread has a priority of its own. Without it a save only costs the ranks more.
 void take_what_is_left() {
   constexpr int kLowest = 19;
   setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kLowest);
@@ -19,49 +19,51 @@ void take_what_is_left() {
 
 }  // namespace
 
-void BackgroundWrite::start(Job job) {
+void BackgroundWrite::start(Part next) {
   const std::scoped_lock lock(mutex_);
   check(state() == State::kNone, "save: the one before, in the background, is not finished");
-  given_up_ = false;
+  next_ = std::move(next);
   error_ = nullptr;
+  leave_ = false;
   state_ = State::kRunning;
   try {
-    thread_ = std::thread([this, work = std::move(job)] { run(work); });
+    thread_ = std::thread([this] { run(); });
   } catch (const std::exception& error) {
     state_ = State::kNone;
     fail("save: no thread for writing in the background: ", error.what());
   }
 }
 
-void BackgroundWrite::run(const Job& job) {
+void BackgroundWrite::run() {
   take_what_is_left();
-  State end = State::kDone;
   try {
-    file_ = job(given_up_);
+    while (next_())
+      if (leave_) return;
+    state_ = State::kDone;
   } catch (...) {
     error_ = std::current_exception();
-    end = State::kFailed;
+    state_ = State::kFailed;
   }
-  state_ = end;
 }
 
 void BackgroundWrite::end() {
+  leave_ = true;
   if (thread_.joinable()) thread_.join();
-  state_ = State::kNone;
 }
 
-StoredFile BackgroundWrite::finish() {
+void BackgroundWrite::finish() {
   const std::scoped_lock lock(mutex_);
-  check(state() != State::kNone, "save: nothing is written in the background");
   end();
-  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
-  return std::move(file_);
+  const State reached = state_.exchange(State::kNone);
+  check(reached != State::kNone, "save: nothing is written in the background");
+  if (reached == State::kFailed) std::rethrow_exception(std::exchange(error_, nullptr));
+  while (reached == State::kRunning && next_()) continue;
 }
 
 void BackgroundWrite::give_up() {
   const std::scoped_lock lock(mutex_);
-  given_up_ = true;
   end();
+  state_ = State::kNone;
 }
 
 }  // namespace trireme

@@ -1,9 +1,10 @@
-// A thread that writes a process's file of a checkpoint while the ranks train.
+// A thread that works through a job part by part while the ranks train: the writing of a process's
+// file of a checkpoint.
 //
-// One job at a time. Its result, or what it threw, waits for finish(), so an error reaches the rank
-// that asks for it and is never lost with the thread. The thread has the system's lowest priority:
-// it takes what the ranks leave of the cores, all of them while they wait for it. The members may
-// be called from any thread; the job must not call them.
+// One job at a time. What a part throws waits for finish(), so an error reaches the rank that asks
+// for it and is never lost with the thread. The thread has the system's lowest priority: it takes
+// what the ranks leave of the cores. So that nobody ever waits for what is left, finish() does the
+// remaining parts itself. The members may be called from any thread, but not by a part.
 #pragma once
 
 #include <atomic>
@@ -12,36 +13,34 @@
 #include <mutex>
 #include <thread>
 
-#include "framework/checkpoint/checkpoint_writer.h"
-
 namespace trireme {
 
 class BackgroundWrite {
  public:
   enum class State : std::uint8_t { kNone, kRunning, kDone, kFailed };
-  // It should look at `given_up` often, and throw when it is true.
-  using Job = std::function<StoredFile(const std::atomic<bool>& given_up)>;
+  // Does the next part, a short one; false when that was the last. Called by one thread at a time.
+  using Part = std::function<bool()>;
 
   BackgroundWrite() = default;
   ~BackgroundWrite() { give_up(); }
 
-  // Throws Error when a job is running or was not finished.
-  void start(Job job);
+  // Throws Error when a job was not finished.
+  void start(Part next);
   State state() const { return state_.load(); }
-  // Waits for the job: what it returned, or throws what it threw. Then there is none.
-  StoredFile finish();
-  // Tells the job to stop and waits for it; its end is forgotten. Nothing happens without one.
+  // Returns when the last part is done, or throws what one threw. Then there is no job.
+  void finish();
+  // Ends the job after the part that it is in, and forgets it. Nothing happens without one.
   void give_up();
 
  private:
-  void run(const Job& job);
+  void run();
   void end();
 
   std::mutex mutex_;  // guards the thread's handle
   std::thread thread_;
   std::atomic<State> state_{State::kNone};
-  std::atomic<bool> given_up_{false};
-  StoredFile file_;  // of the job until the thread is joined
+  std::atomic<bool> leave_{false};
+  Part next_;  // of the thread until it is joined, as is the error
   std::exception_ptr error_;
 };
 

@@ -9,10 +9,11 @@
 
 namespace trireme {
 
-SaveSession::SaveSession(Files& files, std::string folder, int first_rank, int ranks)
+SaveSession::SaveSession(Files& files, std::string folder, int first_rank, int ranks, int threads)
     : files_(files),
       folder_(files, std::move(folder)),
       first_rank_(first_rank),
+      threads_(threads),
       pieces_(static_cast<std::size_t>(ranks)),
       data_(static_cast<std::size_t>(ranks)) {}
 
@@ -34,13 +35,25 @@ void SaveSession::open(const std::string& folder) {
     first_piece_.push_back(all.size());
     all.insert(all.end(), pieces.begin(), pieces.end());
   }
-  writer_ = std::make_unique<CheckpointWriter>(files_, folder, join("ranks-", first_rank_, ".h5"),
-                                               std::move(all));
+  auto writer = std::make_shared<CheckpointWriter>(
+      files_, folder, join("ranks-", first_rank_, ".h5"), std::move(all));
+  const std::scoped_lock lock(mutex_);
+  writer_ = std::move(writer);
+}
+
+std::shared_ptr<CheckpointWriter> SaveSession::writer() {
+  const std::scoped_lock lock(mutex_);
+  check(writer_ != nullptr, "save: given up by the rank that leads this process");
+  return writer_;
 }
 
 StoredFile SaveSession::finish() {
-  const std::unique_ptr<CheckpointWriter> writer = std::move(writer_);
-  return writer->finish();
+  const std::shared_ptr<CheckpointWriter> mine = writer();
+  {
+    const std::scoped_lock lock(mutex_);
+    writer_.reset();
+  }
+  return mine->finish();
 }
 
 void SaveSession::abandon() {
@@ -55,34 +68,40 @@ void SaveSession::give_data(int rank, std::vector<const void*> pieces) {
 }
 
 void SaveSession::write_in_background() {
-  background_.start([this](const std::atomic<bool>& given_up) { return write_given(given_up); });
+  next_ = {};
+  background_.start([this] { return write_next(); });
 }
 
-StoredFile SaveSession::finish_background() { return background_.finish(); }
+StoredFile SaveSession::finish_background() {
+  background_.finish();
+  return std::move(given_);
+}
 
-// Of the thread in the background, which has the writer for itself.
-StoredFile SaveSession::write_given(const std::atomic<bool>& given_up) {
-  try {
-    for (std::size_t rank = 0; rank < pieces_.size(); ++rank)
-      for (std::size_t i = 0; i < pieces_[rank].size(); ++i) {
-        const Piece& piece = pieces_[rank][i];
-        const auto* data = static_cast<const std::byte*>(data_[rank][i]);
-        const std::int64_t width = size_of(piece.array.dtype), step = kHashBlock / width;
-        for (std::int64_t at = 0; at < piece.at.elements(); at += step) {
-          check(!given_up, "save: given up while its file was written");
-          const std::int64_t count = std::min(step, piece.at.elements() - at);
-          writer_->write(first_piece_[rank] + i, at, count, data + at * width);
-        }
-      }
-    return finish();
-  } catch (...) {
-    writer_.reset();
-    throw;
+// One block; after the last one the file is finished.
+bool SaveSession::write_next() try {
+  while (next_.rank < pieces_.size() && next_.piece == pieces_[next_.rank].size())
+    next_ = {next_.rank + 1, 0, 0};
+  if (next_.rank == pieces_.size()) {
+    given_ = finish();
+    return false;
   }
+  const Piece& piece = pieces_[next_.rank][next_.piece];
+  const std::int64_t width = size_of(piece.array.dtype), left = piece.at.elements() - next_.at;
+  const std::int64_t count = std::min(kHashBlock / width, left);
+  const auto* data = static_cast<const std::byte*>(data_[next_.rank][next_.piece]);
+  writer_->write(first_piece_[next_.rank] + next_.piece, next_.at, count, data + next_.at * width);
+  next_.at += count;
+  if (count == left) next_ = {next_.rank, next_.piece + 1, 0};
+  return true;
+} catch (...) {
+  writer_.reset();
+  throw;
 }
 
 void SaveSession::open_reader(std::int64_t step) {
-  reader_ = std::make_unique<CheckpointReader>(files_, folder_.folder_of(step));
+  // Ranks read at the same time anyway: helpers for the threads that are left.
+  const int threads = std::max(1, threads_ - static_cast<int>(pieces_.size()) + 1);
+  reader_ = std::make_unique<CheckpointReader>(files_, folder_.folder_of(step), threads);
 }
 
 void SaveSession::close_reader() { reader_.reset(); }
@@ -99,7 +118,7 @@ void write_own(const SaveRank& r, const std::vector<StatePiece>& pieces) {
       const Tensor block =
           allocate_on_host(r.backend.shared_ledger(), {count}, dtype, MemoryKind::kCommunication);
       read_piece(r.engine.optimizer(), pieces[i], at, block);
-      r.session->writer().write(first + i, at, count, block.data());
+      r.session->writer()->write(first + i, at, count, block.data());
     }
   }
 }
@@ -133,7 +152,7 @@ void save(const SaveRank& r, Manifest head) {
   add_counts(r.engine, head);
   try {
     save_all(r, head);
-  } catch (const Error&) {
+  } catch (...) {
     give_up_save(r);
     throw;
   }
@@ -184,6 +203,9 @@ Manifest load(const SaveRank& r, std::int64_t step, LoadWhat what) {
   agreed(r, [&] {
     manifest = r.session->reader().manifest();
     if (r.mesh.world().rank() == 0) expect_all_read(r.session->reader(), asked, what);
+    // What was asked for is everything, unless only weights were; other processes read their parts.
+    const bool alone = r.session->leads_all(r.mesh.world().size());
+    if (leads && (alone || what == LoadWhat::kWeights)) r.session->reader().verify_unread();
     return std::string();
   });
   if (leads) r.session->close_reader();

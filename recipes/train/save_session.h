@@ -27,12 +27,14 @@ namespace trireme {
 // Of one process. Thread-safe as said at the members.
 class SaveSession {
  public:
-  // `ranks` of this process and the number of the first.
-  SaveSession(Files& files, std::string folder, int first_rank, int ranks);
+  // `ranks` of this process and the number of the first; `threads` of all of them together, which
+  // read checkpoints.
+  SaveSession(Files& files, std::string folder, int first_rank, int ranks, int threads = 1);
 
   CheckpointFolder& folder() { return folder_; }  // rank 0's only
   Files& files() { return files_; }
   bool leads(int rank) const { return rank == first_rank_; }
+  bool leads_all(int ranks) const { return std::ssize(pieces_) == ranks; }
 
   // From the process's ranks, at once: what a rank will write. In any order; the file has them in
   // rank order, so equal states make equal files.
@@ -44,8 +46,9 @@ class SaveSession {
   void abandon();  // also of what is written in the background; the file is removed
   void open_reader(std::int64_t step);
   void close_reader();
-  // By all ranks, at once.
-  CheckpointWriter& writer() { return *writer_; }
+  // By all ranks, at once. A rank keeps it while it writes: the leader may fail, and abandon the
+  // save, meanwhile. Throws Error after that.
+  std::shared_ptr<CheckpointWriter> writer();
   std::size_t first_piece(int rank) const { return first_piece_[index(rank)]; }
   // For a save in the background. Each rank gives the elements of its pieces, in their order, and
   // keeps them until finish_background(), by the leader, or stop_background(), by itself, returned.
@@ -58,18 +61,23 @@ class SaveSession {
   const CheckpointReader& reader() const { return *reader_; }
 
  private:
-  StoredFile write_given(const std::atomic<bool>& given_up);
+  bool write_next();
   std::size_t index(int rank) const { return static_cast<std::size_t>(rank - first_rank_); }
 
   Files& files_;
   CheckpointFolder folder_;
-  int first_rank_;
+  int first_rank_, threads_;
   std::mutex mutex_;
   std::vector<std::vector<Piece>> pieces_;  // by rank of the process
   std::vector<std::size_t> first_piece_;
-  std::unique_ptr<CheckpointWriter> writer_;
+  std::shared_ptr<CheckpointWriter> writer_;    // guarded by the mutex
   std::vector<std::vector<const void*>> data_;  // by rank of the process
-  BackgroundWrite background_;                  // ends before what it uses
+  struct {
+    std::size_t rank = 0, piece = 0;
+    std::int64_t at = 0;        // elements of the piece
+  } next_;                      // to be written in the background
+  StoredFile given_;            // finished there
+  BackgroundWrite background_;  // ends before what it uses
   std::unique_ptr<CheckpointReader> reader_;
 };
 
@@ -86,7 +94,11 @@ struct SaveRank {
 // put into the scalars here.
 void save(const SaveRank& rank, Manifest head);
 // The state of that step, whatever layout saved it; returns its manifest. With kWeights, arrays
-// that the engine's optimizer has no place for are left alone.
+// that the engine's optimizer has no place for are only compared with their hashes.
+//
+// Of a checkpoint that was good at a glance nothing else need be verified: every block of it is
+// compared with its hash, here or on another rank. A damaged one is a DamagedCheckpoint on all
+// ranks; then the engine's state is neither the old nor the new one: load another, or end.
 enum class LoadWhat : std::uint8_t { kAll, kWeights };
 Manifest load(const SaveRank& rank, std::int64_t step, LoadWhat what = LoadWhat::kAll);
 
