@@ -56,9 +56,11 @@ report "no -ffast-math, no -Ofast: a step relies on NaN" "$(find . \( -name 'bui
 report "no date or time in a program: two builds are the same bytes" \
   "$(grep -nE '\b__(DATE|TIME|TIMESTAMP)__' "${all_files[@]}" /dev/null || true)"
 report "a test with the label faults calls tell() of tests/support/fault_count.h" "$(
-  tr '\n' ' ' 2>/dev/null <tests/CMakeLists.txt | grep -oE 'trireme_test\([^)]*LABELS[^)]*faults[^)]*\)' |
-    sed -E 's/trireme_test\(([^ )]*).*/\1/' | while read -r name; do
-    grep -qs '\btell(' "tests/$name"/*.cpp || echo "tests/CMakeLists.txt: tests/$name"
+  find tests -name CMakeLists.txt 2>/dev/null | sort | while read -r list; do
+    tr '\n' ' ' <"$list" | grep -oE 'trireme_test\([^)]*LABELS[^)]*faults[^)]*\)' |
+      sed -E 's/trireme_test\(([^ )]*).*/\1/' | while read -r name; do
+      grep -qs '\btell(' "${list%/*}/$name"/*.cpp || echo "$list: $name"
+    done
   done)"
 
 # Sources that a heavy header reaches, directly or through our own headers.
