@@ -136,7 +136,8 @@ void File::close() {
 
 std::unique_ptr<File> Files::open(const std::string& path, OpenMode mode) {
   std::unique_ptr<File> file;
-  const bool creates = mode == OpenMode::kCreate || mode == OpenMode::kScratch;
+  const bool creates =
+      mode == OpenMode::kCreate || mode == OpenMode::kScratch || mode == OpenMode::kCreateDirect;
   must([&] { return raw_open(path, mode, file); }, creates ? "create " : "open ", path);
   return file;
 }

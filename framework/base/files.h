@@ -116,6 +116,8 @@ enum class OpenMode : std::uint8_t {
   // offset are all multiples of 4096 go past the page cache (O_DIRECT) where the file system allows
   // it, others through it; both see the same bytes.
   kScratch,
+  // As kCreate, for large files that are seldom read back soon: transfers as with kScratch.
+  kCreateDirect,
 };
 
 enum class FileKind : std::uint8_t { kMissing, kFile, kDirectory, kOther };

@@ -1,4 +1,5 @@
-// The POSIX side of the seam: each member is one system call (a scratch file's open is two).
+// The POSIX side of the seam: each member is one system call (the open of a file with direct
+// transfers is two).
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -69,14 +70,14 @@ class PosixFile : public File {
   int descriptor_;
 };
 
-// A scratch file has two descriptors, since only whole aligned blocks may pass by the page cache:
+// Such a file has two descriptors, since only whole aligned blocks may pass by the page cache:
 // the rest of a transfer after a short count, for instance, may not.
-class ScratchFile final : public PosixFile {
+class DirectFile final : public PosixFile {
  public:
   // `direct` < 0: the file system has no O_DIRECT.
-  ScratchFile(std::string path, int buffered, int direct)
+  DirectFile(std::string path, int buffered, int direct)
       : PosixFile(std::move(path), buffered), direct_descriptor_(direct), direct_(direct >= 0) {}
-  ~ScratchFile() override { ScratchFile::raw_close(); }
+  ~DirectFile() override { DirectFile::raw_close(); }
 
   bool direct() const override { return direct_; }
 
@@ -127,6 +128,7 @@ int flags_of(OpenMode mode) {
       return O_RDONLY | O_NONBLOCK;  // a pipe must not make the open wait
     case OpenMode::kCreate:
     case OpenMode::kScratch:
+    case OpenMode::kCreateDirect:
       return O_RDWR | O_CREAT | O_EXCL;
     case OpenMode::kAppend:
       return O_WRONLY | O_CREAT | O_APPEND;
@@ -147,7 +149,8 @@ class PosixFiles final : public Files {
     const int rights = mode == OpenMode::kScratch ? 0600 : 0666;
     const int descriptor = ::open(path.c_str(), flags_of(mode) | O_CLOEXEC, rights);
     if (descriptor < 0) return {0, errno};
-    if (mode == OpenMode::kScratch) return finish_scratch(path, descriptor, into);
+    if (mode == OpenMode::kScratch || mode == OpenMode::kCreateDirect)
+      return finish_direct(path, descriptor, into);
     auto file = std::make_unique<PosixFile>(path, descriptor);
     struct stat info = {};
     if (::fstat(descriptor, &info) != 0) return {0, errno};
@@ -214,11 +217,11 @@ class PosixFiles final : public Files {
 
  private:
   // A file that cannot be opened a second time is not left behind.
-  static Outcome finish_scratch(const std::string& path, int descriptor,
-                                std::unique_ptr<File>& into) {
+  static Outcome finish_direct(const std::string& path, int descriptor,
+                               std::unique_ptr<File>& into) {
     const int direct = ::open(path.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC);
     const int error = direct < 0 ? errno : 0;
-    auto file = std::make_unique<ScratchFile>(path, descriptor, direct);
+    auto file = std::make_unique<DirectFile>(path, descriptor, direct);
     if (error != 0 && error != EINVAL) {
       ::unlink(path.c_str());
       return {0, error};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <limits>
 #include <string_view>
 #include <utility>
 
@@ -215,11 +216,22 @@ std::optional<std::int64_t> CheckpointFolder::latest() const {
 }
 
 std::optional<std::int64_t> CheckpointFolder::newest_good(std::vector<std::string>& refused) const {
+  return newest(std::numeric_limits<std::int64_t>::max(), verify_checkpoint, refused);
+}
+
+std::optional<std::int64_t> CheckpointFolder::newest_at_a_glance(
+    std::int64_t before, std::vector<std::string>& refused) const {
+  return newest(before, glance_at_checkpoint, refused);
+}
+
+std::optional<std::int64_t> CheckpointFolder::newest(std::int64_t before, Look look,
+                                                     std::vector<std::string>& refused) const {
   std::vector<std::int64_t> all = steps();
   std::reverse(all.begin(), all.end());
   for (const std::int64_t step : all) {
+    if (step >= before) continue;
     const std::string folder = folder_of(step);
-    std::vector<std::string> problems = verify_checkpoint(files_, folder);
+    std::vector<std::string> problems = look(files_, folder);
     if (problems.empty() && read_manifest(files_, folder).step != step)
       problems.push_back(join("checkpoint ", folder, " holds another step"));
     if (problems.empty()) return step;

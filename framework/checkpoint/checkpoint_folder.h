@@ -43,9 +43,16 @@ class CheckpointFolder {
   std::optional<std::int64_t> latest() const;
   // The newest one that verifies. `refused` gets a sentence per damaged one that was passed over.
   std::optional<std::int64_t> newest_good(std::vector<std::string>& refused) const;
+  // The newest one before `before` that is good at a glance (checkpoint_reader.h), for who then
+  // reads all of it and takes an older one when that finds damage.
+  std::optional<std::int64_t> newest_at_a_glance(std::int64_t before,
+                                                 std::vector<std::string>& refused) const;
 
  private:
   enum class Existing : std::uint8_t { kNone, kEqual, kDamaged };
+  using Look = std::vector<std::string> (*)(Files& files, const std::string& folder);
+  std::optional<std::int64_t> newest(std::int64_t before, Look look,
+                                     std::vector<std::string>& refused) const;
   void publish(const Manifest& manifest);
   Existing existing(const Manifest& manifest) const;
   Manifest write_last_files(const Manifest& manifest, const std::string& folder);

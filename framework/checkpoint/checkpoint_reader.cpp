@@ -8,6 +8,7 @@
 #include "framework/base/storage/content_hash.h"
 #include "framework/checkpoint/convert.h"
 #include "framework/checkpoint/manifest_checks.h"
+#include "framework/checkpoint/read_team.h"
 #include "framework/checkpoint/rest_hash.h"
 
 namespace trireme {
@@ -29,6 +30,20 @@ std::string problem_of(Files& files, const std::string& folder, const StoredFile
     return error.what();
   }
 }
+
+// An Error of the files on the way is damage to whoever has an older checkpoint.
+template <typename Work>
+void calling_it_damage(const Work& work) {
+  try {
+    work();
+  } catch (const DamagedCheckpoint&) {
+    throw;
+  } catch (const Error& error) {
+    throw DamagedCheckpoint(error.what());
+  }
+}
+
+using Buffer = std::unique_ptr<std::byte[]>;
 
 // Elements of a part of a piece, as they follow each other in the piece's row-major order.
 struct Walk {
@@ -67,29 +82,35 @@ struct CheckpointReader::Impl {
     std::byte* out;
   };
 
-  Impl(Files& all, std::string where, Manifest content);
+  Impl(Files& all, std::string where, Manifest content, int threads = 1);
 
   const Entry& entry(const ArrayName& name) const;
   std::unique_ptr<File> open(const StoredFile& file) const {
     return files.open(path_join(folder, file.name), OpenMode::kRead);
   }
+  void expect_files() const;  // all there, of their sizes
   std::string damage(const Place& place, std::int64_t block) const;
   // Is the block what was saved?
   bool read_block(File& file, const Place& place, std::int64_t block, std::byte* into) const;
-  void read_part(const Place& place, const Request& request, std::byte* buffer) const;
-  std::vector<std::string> verify_files() const;
+  void read_part(const Place& place, const Request& request) const;
+  // Which places are in a file, in their order: so that disks read ahead.
+  std::map<const StoredFile*, std::vector<Place>> places_by_file() const;
+  enum class Depth : std::uint8_t { kAll, kGlance };
+  std::vector<std::string> verify_files(Depth depth) const;
   void verify_file(const StoredFile& stored, const std::vector<Place>& places,
                    std::vector<std::string>& problems) const;
+  void verify_unread(const StoredFile& stored, const std::vector<Place>& places) const;
 
   Files& files;
   std::string folder;
   Manifest manifest;
   std::map<ArrayName, Entry> arrays;
   mutable std::vector<std::atomic<bool>> verified;  // blocks that have been read and were good
+  mutable ReadTeam team;
 };
 
-CheckpointReader::Impl::Impl(Files& all, std::string where, Manifest content)
-    : files(all), folder(std::move(where)), manifest(std::move(content)) {
+CheckpointReader::Impl::Impl(Files& all, std::string where, Manifest content, int threads)
+    : files(all), folder(std::move(where)), manifest(std::move(content)), team(threads - 1) {
   std::size_t blocks = 0;
   for (const StoredFile& file : manifest.files)
     for (const StoredPiece& stored : file.pieces) {
@@ -129,8 +150,7 @@ bool CheckpointReader::Impl::read_block(File& file, const Place& place, std::int
   return good;
 }
 
-void CheckpointReader::Impl::read_part(const Place& place, const Request& request,
-                                       std::byte* buffer) const {
+void CheckpointReader::Impl::read_part(const Place& place, const Request& request) const {
   const Rectangle& at = place.stored->piece.at;
   const Rectangle part = intersect(at, request.at);
   if (part.elements() == 0) return;
@@ -149,44 +169,54 @@ void CheckpointReader::Impl::read_part(const Place& place, const Request& reques
     return (at.row + e / at.columns - request.at.row) * request.at.columns +
            (at.column + e % at.columns - request.at.column);
   };
-  for (std::int64_t block = first / per_block; block * per_block < last; ++block) {
+  const auto read_one = [&](std::int64_t block) {
     const std::int64_t block_begin = block * per_block;
     const std::int64_t block_end = std::min(all, block_begin + per_block);
     const std::int64_t begin = walk.from(std::max(first, block_begin));
     const std::int64_t end = walk.until(std::min(last, block_end));
-    if (begin >= end) continue;
+    if (begin >= end) return;
     // A block that is wanted as it lies there goes straight to its place.
     const bool straight =
         flat && stored == request.dtype && begin == block_begin && end == block_end;
-    std::byte* into = straight ? request.out + place_of(begin) * out_bytes : buffer;
-    std::int64_t base = begin;
-    if (verified[place.first_block + static_cast<std::size_t>(block)]) {
+    const bool known = verified[place.first_block + static_cast<std::size_t>(block)];
+    const std::int64_t base = known ? begin : block_begin;
+    Buffer buffer;
+    if (!straight)
+      buffer = std::make_unique_for_overwrite<std::byte[]>(
+          static_cast<std::size_t>(((known ? end : block_end) - base) * bytes));
+    std::byte* into = straight ? request.out + place_of(begin) * out_bytes : buffer.get();
+    if (known)
       file->read(into, (end - begin) * bytes, place.stored->offset + begin * bytes);
-    } else {
-      base = block_begin;
-      const bool good = read_block(*file, place, block, into);
-      if (!good) throw Error(damage(place, block));
-    }
-    if (straight) continue;
+    else if (!read_block(*file, place, block, into))
+      throw DamagedCheckpoint(damage(place, block));
+    if (straight) return;
     for (std::int64_t e = begin; e < end;) {
       const std::int64_t run = flat ? end - e : std::min(end - e, walk.end - e % at.columns);
-      convert(buffer + (e - base) * bytes, request.out + place_of(e) * out_bytes, run);
+      convert(into + (e - base) * bytes, request.out + place_of(e) * out_bytes, run);
       e = walk.from(e + run);
     }
-  }
+  };
+  const std::int64_t first_block = first / per_block;
+  team.run((last + per_block - 1) / per_block - first_block,
+           [&](std::int64_t i) { read_one(first_block + i); });
 }
 
-std::vector<std::string> CheckpointReader::Impl::verify_files() const {
-  std::map<const StoredFile*, std::map<std::int64_t, Place>> by_offset;  // so that disks read ahead
+std::map<const StoredFile*, std::vector<CheckpointReader::Impl::Place>>
+CheckpointReader::Impl::places_by_file() const {
+  std::map<const StoredFile*, std::vector<Place>> places;
   for (const auto& [name, found] : arrays)
-    for (const Place& place : found.places)
-      by_offset[place.file].emplace(place.stored->offset, place);
+    for (const Place& place : found.places) places[place.file].push_back(place);
+  for (auto& [file, in_it] : places)
+    std::sort(in_it.begin(), in_it.end(),
+              [](const Place& a, const Place& b) { return a.stored->offset < b.stored->offset; });
+  return places;
+}
+
+std::vector<std::string> CheckpointReader::Impl::verify_files(Depth depth) const {
+  std::map<const StoredFile*, std::vector<Place>> places;
+  if (depth == Depth::kAll) places = places_by_file();
   std::vector<std::string> problems;
-  for (const StoredFile& stored : manifest.files) {
-    std::vector<Place> places;
-    for (const auto& [offset, place] : by_offset[&stored]) places.push_back(place);
-    verify_file(stored, places, problems);
-  }
+  for (const StoredFile& stored : manifest.files) verify_file(stored, places[&stored], problems);
   return problems;
 }
 
@@ -200,7 +230,7 @@ void CheckpointReader::Impl::verify_file(const StoredFile& stored, const std::ve
   }
   try {
     const auto file = open(stored);
-    const auto buffer = std::make_unique_for_overwrite<std::byte[]>(kHashBlock);
+    const Buffer buffer = std::make_unique_for_overwrite<std::byte[]>(kHashBlock);
     for (const Place& place : places) {
       const auto blocks = static_cast<std::int64_t>(place.stored->hashes.size());
       std::int64_t block = 0;
@@ -216,13 +246,33 @@ void CheckpointReader::Impl::verify_file(const StoredFile& stored, const std::ve
   }
 }
 
-CheckpointReader::CheckpointReader(Files& files, const std::string& folder)
-    : CheckpointReader(files, folder, read_manifest(files, folder)) {}
+void CheckpointReader::Impl::verify_unread(const StoredFile& stored,
+                                           const std::vector<Place>& places) const {
+  const auto file = open(stored);
+  for (const Place& place : places)
+    team.run(std::ssize(place.stored->hashes), [&](std::int64_t block) {
+      if (verified[place.first_block + static_cast<std::size_t>(block)]) return;
+      const Buffer buffer = std::make_unique_for_overwrite<std::byte[]>(kHashBlock);
+      if (!read_block(*file, place, block, buffer.get()))
+        throw DamagedCheckpoint(damage(place, block));
+    });
+}
+
+CheckpointReader::CheckpointReader(Files& files, const std::string& folder, int threads) {
+  calling_it_damage([&] {
+    impl_ = std::make_unique<Impl>(files, folder, read_manifest(files, folder), threads);
+    impl_->expect_files();
+  });
+}
 
 CheckpointReader::CheckpointReader(Files& files, const std::string& folder, Manifest manifest)
     : impl_(std::make_unique<Impl>(files, folder, std::move(manifest))) {
+  impl_->expect_files();
+}
+
+void CheckpointReader::Impl::expect_files() const {
   std::vector<std::string> problems;
-  for (const StoredFile& stored : impl_->manifest.files) {
+  for (const StoredFile& stored : manifest.files) {
     std::string problem = problem_of(files, folder, stored);
     if (!problem.empty()) problems.push_back(std::move(problem));
   }
@@ -254,12 +304,22 @@ void CheckpointReader::read(const ArrayName& name, const Rectangle& at, DType dt
                             void* out) const {
   const Impl::Entry& found = impl_->entry(name);
   check_piece({found.array, at}, "checkpoint " + impl_->folder);
-  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(kHashBlock);
+  converter(found.array.dtype, dtype);  // throws for the caller's mistake
   const Impl::Request request{at, dtype, static_cast<std::byte*>(out)};
-  for (const Impl::Place& place : found.places) impl_->read_part(place, request, buffer.get());
+  calling_it_damage([&] {
+    for (const Impl::Place& place : found.places) impl_->read_part(place, request);
+  });
 }
 
-std::vector<std::string> CheckpointReader::verify() const { return impl_->verify_files(); }
+std::vector<std::string> CheckpointReader::verify() const {
+  return impl_->verify_files(Impl::Depth::kAll);
+}
+
+void CheckpointReader::verify_unread() const {
+  calling_it_damage([&] {
+    for (const auto& [file, places] : impl_->places_by_file()) impl_->verify_unread(*file, places);
+  });
+}
 
 Manifest read_manifest(Files& files, const std::string& folder) {
   const std::string path = path_join(folder, kManifestName);
@@ -271,8 +331,18 @@ Manifest read_manifest(Files& files, const std::string& folder) {
 }
 
 std::vector<std::string> verify_checkpoint(Files& files, const std::string& folder) {
+  using Impl = CheckpointReader::Impl;
   try {
-    return CheckpointReader::Impl(files, folder, read_manifest(files, folder)).verify_files();
+    return Impl(files, folder, read_manifest(files, folder)).verify_files(Impl::Depth::kAll);
+  } catch (const Error& error) {
+    return {error.what()};
+  }
+}
+
+std::vector<std::string> glance_at_checkpoint(Files& files, const std::string& folder) {
+  using Impl = CheckpointReader::Impl;
+  try {
+    return Impl(files, folder, read_manifest(files, folder)).verify_files(Impl::Depth::kGlance);
   } catch (const Error& error) {
     return {error.what()};
   }

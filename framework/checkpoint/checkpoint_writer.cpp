@@ -11,10 +11,13 @@
 #include "framework/checkpoint/cover.h"
 #include "framework/checkpoint/hdf5_layout.h"
 #include "framework/checkpoint/rest_hash.h"
+#include "framework/checkpoint/write_behind.h"
 
 namespace trireme {
 
 namespace {
+
+constexpr std::int64_t kAlignment = 4096;  // of pieces of at least so many bytes
 
 std::int64_t bytes_of(const Piece& piece) {
   return piece.at.elements() * size_of(piece.array.dtype);
@@ -59,6 +62,7 @@ struct CheckpointWriter::Impl {
   ~Impl() {
     if (finished) return;
     try {
+      behind.reset();
       file.reset();
       files.remove(path);
     } catch (...) {
@@ -68,6 +72,8 @@ struct CheckpointWriter::Impl {
   }
 
   void create(std::vector<Piece> pieces);
+  void write_whole_block(std::size_t index, std::int64_t block, const std::byte* bytes,
+                         std::int64_t count);
   Block take(std::size_t index, std::int64_t block, std::int64_t within);
   void give_back(std::size_t index, std::int64_t block, Block state);
   void settle(std::size_t index, std::int64_t block, std::uint64_t hash);
@@ -76,6 +82,7 @@ struct CheckpointWriter::Impl {
   Files& files;
   std::string path;
   std::unique_ptr<File> file;
+  std::unique_ptr<WriteBehind> behind;  // where transfers go past the page cache
   bool finished = false;
   StoredFile stored;
   std::vector<std::size_t>
@@ -89,7 +96,7 @@ void CheckpointWriter::Impl::create(std::vector<Piece> pieces) {
   const std::int64_t free = files.free_space(folder_of(path));
   check(needed <= free, "write ", path, ": it needs ", needed, " bytes, the disk has ", free,
         " free");
-  file = files.open(path, OpenMode::kCreate);
+  file = files.open(path, OpenMode::kCreateDirect);
   const std::vector<std::int64_t> offsets = write_piece_datasets(*file, pieces);
   stored.bytes = file->size();
   file->preallocate(stored.bytes);
@@ -104,6 +111,19 @@ void CheckpointWriter::Impl::create(std::vector<Piece> pieces) {
     stored.pieces.push_back(
         {pieces[i], dataset_path(pieces[i]), offsets[i], std::vector<std::uint64_t>(blocks)});
   }
+  // Now that these bytes were just written: later the disk would have to be asked for them.
+  stored.rest_hash = rest_hash(*file, stored);
+  if (file->direct()) behind = std::make_unique<WriteBehind>(*file, kHashBlock);
+}
+
+void CheckpointWriter::Impl::write_whole_block(std::size_t index, std::int64_t block,
+                                               const std::byte* bytes, std::int64_t count) {
+  const std::int64_t offset = stored.pieces[index].offset + block * kHashBlock;
+  if (behind && count >= kAlignment)
+    return behind->write(bytes, count, offset,
+                         [this, index, block](std::uint64_t hash) { settle(index, block, hash); });
+  file->write(bytes, count, offset);
+  settle(index, block, block_hash(bytes, count));
 }
 
 CheckpointWriter::Impl::Block CheckpointWriter::Impl::take(std::size_t index, std::int64_t block,
@@ -182,10 +202,10 @@ void CheckpointWriter::write(std::size_t index, std::int64_t begin, std::int64_t
     const std::int64_t block_end = std::min(all, block_begin + kHashBlock);
     const std::int64_t part = std::min(end, block_end) - at;
     Impl::Block state = impl.take(stored, block, at - block_begin);
-    impl.file->write(bytes, part, to.offset + at);
     if (part == block_end - block_begin) {
-      impl.settle(stored, block, block_hash(bytes, part));
+      impl.write_whole_block(stored, block, bytes, part);
     } else {
+      impl.file->write(bytes, part, to.offset + at);
       state.hash.update(bytes, part);
       state.filled += part;
       if (block_begin + state.filled == block_end)
@@ -199,8 +219,9 @@ void CheckpointWriter::write(std::size_t index, std::int64_t begin, std::int64_t
 }
 
 StoredFile CheckpointWriter::finish() {
+  if (impl_->behind) impl_->behind->drain();
   impl_->check_complete();
-  impl_->stored.rest_hash = rest_hash(*impl_->file, impl_->stored);
+  impl_->behind.reset();
   impl_->file->sync();
   impl_->file->close();
   impl_->finished = true;
@@ -208,7 +229,6 @@ StoredFile CheckpointWriter::finish() {
 }
 
 std::int64_t CheckpointWriter::bytes_needed(const std::vector<Piece>& pieces) {
-  constexpr std::int64_t kAlignment = 4096;
   std::int64_t bytes = structure_bytes(pieces);
   for (const Piece& piece : pieces) {
     const std::int64_t own = bytes_of(piece);

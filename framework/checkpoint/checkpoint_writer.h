@@ -1,6 +1,8 @@
 // Writes one process's file of a checkpoint: a dataset per rectangle, contiguous, allocated early,
 // never filled, on 4 KiB boundaries if it has as many bytes; ranks of the process write their
 // rectangles side by side with pwrite, past libhdf5, whose global lock they never take.
+// Whole blocks go to the disk past the page cache, where it allows that, by threads of the writer,
+// while their successors are handed over (write_behind.h).
 //
 // Two phases. The constructor, called by one thread, makes the HDF5 file with all datasets and
 // closes it again: from then on the offsets are known and only bytes are written. write() may be
@@ -45,7 +47,8 @@ class CheckpointWriter {
   ~CheckpointWriter();
 
   // Elements [begin, begin + count) of piece `index` in row-major order of its rectangle, in its
-  // type. Every element exactly once; calls for one piece may come in any order if `begin` is a
+  // type. `data` is free again at the return; what fails later is thrown by a later call or
+  // finish(). Every element exactly once; calls for one piece may come in any order if `begin` is a
   // multiple of kHashBlock bytes, else in order.
   void write(std::size_t index, std::int64_t begin, std::int64_t count, const void* data);
   // Throws Error when an element was not written. Syncs.

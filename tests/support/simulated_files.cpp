@@ -274,7 +274,8 @@ Outcome SimulatedFiles::reserve(const DiskNodePtr& file, std::int64_t bytes) {
 Outcome SimulatedFiles::raw_open(const std::string& path, OpenMode mode,
                                  std::unique_ptr<File>& into) {
   const std::lock_guard lock(mutex_);
-  const bool fresh = mode == OpenMode::kCreate || mode == OpenMode::kScratch;
+  const bool fresh =
+      mode == OpenMode::kCreate || mode == OpenMode::kScratch || mode == OpenMode::kCreateDirect;
   if (const int error = enter(fresh ? "create" : "open", path)) return {0, error};
   if (matches(troubles_.broken, path)) return {0, EIO};
   auto at = disk_.find(path);

@@ -1,0 +1,103 @@
+#include "framework/checkpoint/write_behind.h"
+
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "framework/base/storage/content_hash.h"
+
+namespace trireme {
+
+namespace {
+
+constexpr std::int64_t kPage = 4096;
+
+// Whole pages go past the page cache, what is left behind them goes through it.
+void write_pages(File& file, const std::byte* from, std::int64_t bytes, std::int64_t offset) {
+  const std::int64_t whole = bytes / kPage * kPage;
+  if (whole > 0) file.write(from, whole, offset);
+  if (whole < bytes) file.write(from + whole, bytes - whole, offset + whole);
+}
+
+}  // namespace
+
+void WriteBehind::Free::operator()(std::byte* block) const {
+  ::operator delete (block, std::align_val_t{kPage});
+}
+
+WriteBehind::WriteBehind(File& file, std::int64_t block_bytes) : file_(file) {
+  for (int i = 0; i < kBlocks; ++i) {
+    const auto bytes = static_cast<std::size_t>(block_bytes);
+    blocks_.emplace_back(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kPage})));
+    free_.push_back(blocks_.back().get());
+  }
+  try {
+    for (int i = 0; i < kThreads; ++i) threads_.emplace_back([this] { work(); });
+  } catch (...) {
+    stop();
+    throw;
+  }
+}
+
+WriteBehind::~WriteBehind() { stop(); }
+
+void WriteBehind::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    jobs_.clear();
+  }
+  changed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+std::byte* WriteBehind::take() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return !free_.empty() || failure_; });
+  if (failure_) std::rethrow_exception(failure_);
+  std::byte* block = free_.back();
+  free_.pop_back();
+  return block;
+}
+
+void WriteBehind::write(const void* from, std::int64_t bytes, std::int64_t offset,
+                        Written written) {
+  std::byte* block = take();
+  std::memcpy(block, from, static_cast<std::size_t>(bytes));
+  {
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back({block, bytes, offset, std::move(written)});
+  }
+  changed_.notify_all();
+}
+
+void WriteBehind::drain() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return free_.size() == blocks_.size() || failure_; });
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+void WriteBehind::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
+    if (jobs_.empty()) return;
+    const Job job = std::move(jobs_.front());
+    jobs_.pop_front();
+    lock.unlock();
+    std::exception_ptr failure;
+    try {
+      const std::uint64_t hash = block_hash(job.block, job.bytes);
+      write_pages(file_, job.block, job.bytes, job.offset);
+      job.written(hash);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    lock.lock();
+    free_.push_back(job.block);
+    if (failure && !failure_) failure_ = failure;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,69 @@
+// Blocks on their way to a file: filled by whoever writes, hashed and moved to the disk by threads
+// of its own while the next ones are filled. Past the page cache where the file allows it: then a
+// block's memory must be aligned, and one request at a time leaves the disk idle between two.
+//
+// Takes kBlocks blocks of memory, allocated when it is made. May be used by several threads.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "framework/base/files.h"
+
+namespace trireme {
+
+class WriteBehind {
+ public:
+  static constexpr int kBlocks = 4;
+  static constexpr int kThreads = 2;
+
+  // `file` must outlive it.
+  WriteBehind(File& file, std::int64_t block_bytes);
+  // Waits for writes under way; blocks that wait are dropped.
+  ~WriteBehind();
+  WriteBehind(const WriteBehind&) = delete;
+  WriteBehind& operator=(const WriteBehind&) = delete;
+
+  // Told the XXH3-64 of a block that was written, by one of the threads. Throws nothing.
+  using Written = std::function<void(std::uint64_t hash)>;
+  // Copies `bytes` (at most a block's), to be written at `offset`. Waits for a block. Throws what
+  // an earlier write threw.
+  void write(const void* from, std::int64_t bytes, std::int64_t offset, Written written);
+  // Until all is written; throws what a write threw.
+  void drain();
+
+ private:
+  struct Free {
+    void operator()(std::byte* block) const;
+  };
+  using Block = std::unique_ptr<std::byte, Free>;
+  struct Job {
+    std::byte* block;
+    std::int64_t bytes, offset;
+    Written written;
+  };
+
+  std::byte* take();
+  void work();
+  void stop();
+
+  File& file_;
+  std::vector<Block> blocks_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::byte*> free_;
+  std::deque<Job> jobs_;
+  std::exception_ptr failure_;
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace trireme
