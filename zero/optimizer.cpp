@@ -43,7 +43,7 @@ ZeroOptimizer::ZeroOptimizer(std::vector<Unit*> units, Backend& backend, const M
       sums_(backend.zeros({kWorldSums}, DType::kF64, MemoryKind::kWorkspace)) {
   if (!options_.host) options_.host = &backend;
   for (Unit* unit : units_) states_.push_back(make_state(*unit, states_.size()));
-  flush();
+  if (options_.initial_values) fill_initial();
   if (options_.check_replicas && mesh.world().size() > 1)
     replicas_ = std::make_unique<ReplicaCheck>(mesh, backend, arrays());
 }
@@ -69,8 +69,12 @@ ZeroOptimizer::State ZeroOptimizer::make_state(Unit& unit, std::size_t index) {
         on_host()
             ? FlatHome::in_store({&backend_, options_.host}, *options_.store, index, a, state.range)
             : FlatHome::on_device(backend_, state.range, shape.arrays[a], MemoryKind::kOptimizer));
-  unit.fill_initial(options_.seed, state.master());
   return state;
+}
+
+void ZeroOptimizer::fill_initial() {
+  for (const State& state : states_) state.unit->fill_initial(options_.seed, state.master());
+  flush();
 }
 
 void ZeroOptimizer::load_values(const SectionSource& source) {

@@ -2,6 +2,7 @@
 // [--section.key=value ...] [--json]: text from the newest good checkpoint of a run.
 //
 // On one rank, whatever layout saved it; flags of a recipe give another (--parallel.tensor=2).
+// Holds weights in the compute type and nothing else; damaged checkpoints are told and passed over.
 #include <cmath>
 #include <ostream>
 
@@ -55,21 +56,6 @@ Request request_of(const CommandLine& line) {
   return request;
 }
 
-// The newest good checkpoint; damaged ones are told and passed over.
-std::string place_of(Process& process, const std::string& name) {
-  const std::vector<std::string> all = checkpoints_in(process.files, name);
-  std::string told;
-  for (auto folder = all.rbegin(); folder != all.rend(); ++folder) {
-    const std::vector<std::string> problems = verify_checkpoint(process.files, *folder);
-    if (problems.empty()) {
-      process.err << told << std::flush;
-      return *folder;
-    }
-    told += "passed over: " + problems[0] + "\n";
-  }
-  fail(name, ": no checkpoint is good:\n", told);
-}
-
 // Its model on one rank, without states; flags come last.
 Recipe recipe_for(const CommandLine& line, const Manifest& saved, const std::string& place) {
   const std::string origin = place + "/recipe.cfg";
@@ -82,19 +68,27 @@ Recipe recipe_for(const CommandLine& line, const Manifest& saved, const std::str
   r.offload = plain.offload;
   r.device.memory = 0;
   r.train.resume = r.train.restart = false;
-  r = parse_recipe({.file = origin, .text = resolved_text(r), .flags = line.flags});
-  r.optimizer.name = "sgd";
-  r.optimizer.momentum = 0;
-  return r;
+  return parse_recipe({.file = origin, .text = resolved_text(r), .flags = line.flags});
 }
 
-std::string generate(const Recipe& recipe, SaveSession& session, std::int64_t step,
-                     const Request& request, Communicator& world) {
+// What one rank made of it: a text, or, on all ranks, a sentence about damage.
+struct Generated {
+  std::string text, damage;
+};
+
+Generated generate(const Recipe& recipe, SaveSession& session, std::int64_t step,
+                   const Request& request, Communicator& world) {
   const std::unique_ptr<Backend> backend = make_backend(recipe);
   world.attach(*backend);
   Mesh mesh(world, mesh_shape(recipe));
-  Engine engine(engine_options(recipe), mesh, *backend);
-  load({&session, engine, mesh, *backend, *backend}, step, LoadWhat::kWeights);
+  EngineOptions options = engine_options(recipe);
+  options.forward_only = true;
+  Engine engine(options, mesh, *backend);
+  try {
+    load({&session, engine, mesh, *backend, *backend}, step, LoadWhat::kWeights);
+  } catch (const DamagedCheckpoint& error) {
+    return {.damage = error.what()};
+  }
   if (mesh.coord().data != 0 && recipe.zero.stage < 3) return {};
   const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(recipe.data.tokenizer);
   std::vector<std::int32_t> ids;
@@ -106,7 +100,47 @@ std::string generate(const Recipe& recipe, SaveSession& session, std::int64_t st
   const std::vector<std::int32_t> text =
       sample(engine, mesh, *backend, ids, request.tokens, window,
              std::min(recipe.model.vocab, tokenizer->vocabulary()), request.sampling);
-  return tokenizer->decode(text);
+  return {.text = tokenizer->decode(text)};
+}
+
+struct Source {
+  const CommandLine& line;
+  const Request& request;
+  std::string place;  // of the checkpoint
+};
+
+Generated generate_from(Process& process, const Source& source, const Manifest& saved) {
+  Recipe recipe = recipe_for(source.line, saved, source.place);
+  resolve_for_machine(recipe,
+                      {.cores = process.cores(),
+                       .local_ranks = static_cast<int>(recipe.parallel.ranks()),
+                       .bf16 = cpu_multiplies_bf16()},
+                      recipe.model.vocab);
+  const MeshShape shape = mesh_shape(recipe);
+  SaveSession session(process.files, folder_of(source.place), 0, shape.ranks(),
+                      shape.ranks() * static_cast<int>(recipe.parallel.threads));
+  check(session.folder().folder_of(saved.step) == source.place, source.place,
+        " is not named after its step: it should be ", session.folder().folder_of(saved.step));
+  Generated generated;
+  run_thread_ranks(
+      shape.ranks(), {.timeout_seconds = recipe.parallel.timeout},
+      [&](Communicator& world) {
+        Generated mine = generate(recipe, session, saved.step, source.request, world);
+        if (world.rank() == 0) generated = std::move(mine);
+        world.barrier();
+      },
+      [&](int rank) { return rank_prefix(shape, rank); });
+  return generated;
+}
+
+void tell(Process& process, const CommandLine& line, const Request& request,
+          const std::string& place, std::int64_t step, const std::string& text) {
+  if (line.options.contains("json"))
+    process.out << join("{\"checkpoint\": ", json_string(place), ", \"step\": ", step,
+                        ", \"prompt\": ", json_string(printable(request.prompt)),
+                        ", \"text\": ", json_string(printable(text)), "}\n");
+  else
+    process.out << printable(request.prompt + text) << "\n";
 }
 
 }  // namespace
@@ -119,34 +153,24 @@ int generate_command(Process& process, const CommandLine& line) {
   if (process.under_launcher)
     throw UsageError("generate: runs in one process; start it without a launcher");
   const Request request = request_of(line);
-  const std::string place = place_of(process, line.names[0]);
-  const Manifest saved = read_manifest(process.files, place);
-  Recipe recipe = recipe_for(line, saved, place);
-  resolve_for_machine(recipe,
-                      {.cores = process.cores(),
-                       .local_ranks = static_cast<int>(recipe.parallel.ranks()),
-                       .bf16 = cpu_multiplies_bf16()},
-                      recipe.model.vocab);
-  const MeshShape shape = mesh_shape(recipe);
-  SaveSession session(process.files, folder_of(place), 0, shape.ranks());
-  check(session.folder().folder_of(saved.step) == place, place,
-        " is not named after its step: it should be ", session.folder().folder_of(saved.step));
-  std::string text;
-  run_thread_ranks(
-      shape.ranks(), {.timeout_seconds = recipe.parallel.timeout},
-      [&](Communicator& world) {
-        std::string mine = generate(recipe, session, saved.step, request, world);
-        if (world.rank() == 0) text = std::move(mine);
-        world.barrier();
-      },
-      [&](int rank) { return rank_prefix(shape, rank); });
-  if (line.options.contains("json"))
-    process.out << join("{\"checkpoint\": ", json_string(place), ", \"step\": ", saved.step,
-                        ", \"prompt\": ", json_string(printable(request.prompt)),
-                        ", \"text\": ", json_string(printable(text)), "}\n");
-  else
-    process.out << printable(request.prompt + text) << "\n";
-  return 0;
+  const std::vector<std::string> all = checkpoints_in(process.files, line.names[0]);
+  std::string passed_over;
+  for (auto place = all.rbegin(); place != all.rend(); ++place) {
+    const std::vector<std::string> problems = glance_at_checkpoint(process.files, *place);
+    Generated made{.damage = problems.empty() ? "" : problems[0]};
+    Manifest saved;
+    if (problems.empty()) {
+      saved = read_manifest(process.files, *place);
+      made = generate_from(process, {line, request, *place}, saved);
+    }
+    if (made.damage.empty()) {
+      process.err << passed_over << std::flush;
+      tell(process, line, request, *place, saved.step, made.text);
+      return 0;
+    }
+    passed_over += "passed over: " + made.damage + "\n";
+  }
+  fail(line.names[0], ": no checkpoint is good:\n", passed_over);
 }
 
 }  // namespace trireme

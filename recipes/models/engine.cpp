@@ -52,6 +52,10 @@ Engine::Engine(const EngineOptions& options, Mesh& mesh, Backend& backend,
       layers_(layer_list(options.model)),
       bounds_(partition_of(options, mesh.shape().pipeline)),
       actions_(checked_actions(options, mesh)) {
+  if (options_.forward_only) {
+    options_.stage.plan.frozen = [](const std::string&) { return true; };
+    options_.optimizer.initial_values = false;
+  }
   // No micro-batch of training is larger than the share, so none of an evaluation may be.
   options_.micro_batch = std::min(options_.micro_batch, options_.global_batch / mesh.shape().data);
   if (options_.stage.offload.any()) {
@@ -79,7 +83,7 @@ void Engine::make_optimizer() {
   const std::vector<Unit*> units = stage_->units();
   const bool trains =
       std::any_of(units.begin(), units.end(), [](Unit* u) { return u->trainable(); });
-  check(sum_over(mesh_.world(), trains ? 1.0 : 0.0) > 0,
+  check(options_.forward_only || sum_over(mesh_.world(), trains ? 1.0 : 0.0) > 0,
         "the model has no parameter that is trained: all are frozen");
   if (place_) {
     states_ = place_->make_store(options_.stage.offload.optimizer, state_shape(units, o.optimizer),

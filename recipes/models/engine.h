@@ -27,6 +27,9 @@ struct EngineOptions {
   std::int64_t global_batch = 1, micro_batch = 1;  // samples
   double label_smoothing = 0;
   std::uint64_t seed = 0;
+  // Weights only, in the compute type, for next_logits() and evaluate(): nothing is trained, so
+  // there are no gradients and no states, and no initial values: load some.
+  bool forward_only = false;
   bool state_copy = false;  // keep a StateCopy, to take steps back
 };
 

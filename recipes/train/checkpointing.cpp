@@ -5,6 +5,7 @@
 #include "framework/base/error.h"
 #include "recipes/train/gather.h"
 #include "recipes/train/plan.h"
+#include "recipes/train/save_phases.h"
 
 namespace trireme {
 
@@ -26,14 +27,15 @@ Checkpointing::Checkpointing(const CheckpointInputs& inputs, const Recipe& recip
                              const SaveRank& rank)
     : inputs_(inputs), recipe_(recipe), rank_(rank) {}
 
-RunCounts Checkpointing::resume() {
-  if (inputs_.session == nullptr) return {};
+std::int64_t Checkpointing::agreed_start() const {
   const double mine = inputs_.start ? static_cast<double>(inputs_.start->step) : 0.0;
-  const auto step = static_cast<std::int64_t>(
+  return static_cast<std::int64_t>(
       reduce_values(rank_.mesh.world(), rank_.backend, {mine}, ReduceOp::kMax)[0]);
-  RunCounts counts{.steps = step};
-  if (step == 0 || step >= recipe_.train.steps) return counts;
+}
+
+RunCounts Checkpointing::load_counts(std::int64_t step) {
   const Manifest saved = load(rank_, step);
+  RunCounts counts{.steps = step};
   counts.tokens = saved.integer("tokens");
   counts.skipped = saved.integer("skipped");
   counts.skipped_in_row = saved.integer("skipped_in_row");
@@ -44,6 +46,32 @@ RunCounts Checkpointing::resume() {
         ": it has seen ", saved.integer("samples"), " samples, but ", step,
         " steps of batch.global = ", recipe_.batch.global, " are ", step * recipe_.batch.global);
   return counts;
+}
+
+RunCounts Checkpointing::resume(RunVoice* voice) {
+  if (inputs_.session == nullptr) return {};
+  for (;;) {
+    const std::int64_t step = agreed_start();
+    if (step == 0 || step >= recipe_.train.steps) return {.steps = step};
+    Files& files = inputs_.session->files();
+    try {
+      const RunCounts counts = load_counts(step);
+      agreed(rank_, [&] {
+        if (inputs_.start && rank_.mesh.world().rank() == 0) go_on_from(files, recipe_, step);
+        return std::string();
+      });
+      if (voice && inputs_.start) voice->say(inputs_.start->from);
+      return counts;
+    } catch (const DamagedCheckpoint& damage) {
+      agreed(rank_, [&] {
+        if (inputs_.start && rank_.mesh.world().rank() == 0)
+          take_older(files, recipe_, inputs_.token_hash, damage.what(), *inputs_.start);
+        return std::string();
+      });
+      if (voice && inputs_.start)
+        for (const std::string& note : inputs_.start->notes) voice->say(note);
+    }
+  }
 }
 
 Wishes Checkpointing::wishes() const {

@@ -39,7 +39,7 @@ struct RunCounts {
 struct CheckpointInputs {
   SaveSession* session = nullptr;              // null: nothing is ever saved
   const std::atomic<int>* requests = nullptr;  // SIGUSR1 received so far
-  const RunStart* start = nullptr;             // of the process that holds rank 0
+  RunStart* start = nullptr;                   // of the process that holds rank 0
   std::string token_hash;
 };
 
@@ -47,9 +47,10 @@ class Checkpointing {
  public:
   Checkpointing(const CheckpointInputs& inputs, const Recipe& recipe, const SaveRank& rank);
 
-  // Loads the state that the start names; all zero for one from the beginning. Of a run that has
-  // all its steps already, only the number of steps.
-  RunCounts resume();
+  // Loads the state that the start names, or an older one if that is damaged; all zero for one from
+  // the beginning. Of a run that has all its steps already, only the number of steps. `voice` may
+  // be null.
+  RunCounts resume(RunVoice* voice);
   // What this rank wishes with the coming step; whether to stop is not its business.
   Wishes wishes() const;
   // After an attempted step: saves if it is time. `all`: what all ranks wished. `voice` may be
@@ -61,6 +62,8 @@ class Checkpointing {
   bool saved_in_background() const { return saved_in_background_; }
 
  private:
+  std::int64_t agreed_start() const;
+  RunCounts load_counts(std::int64_t step);
   void save_now(RunCounts& counts, RunVoice* voice, bool in_background);
   void complete(bool over, RunVoice* voice);
   void committed(std::int64_t step, std::int64_t best_step, RunVoice* voice);

@@ -62,7 +62,6 @@ bool is_unfinished(std::string_view name) {
 }
 
 void remove_ends(Files& files, const std::string& folder) {
-  remove_scratch(files, path_join(folder, "offload"));
   for (const std::string& name : files.list(folder))
     if (is_one_of(name, {"report.json", "trace.json.gz"}) || is_unfinished(name))
       files.remove(path_join(folder, name));
@@ -90,6 +89,11 @@ std::int64_t steps_told(Files& files, const std::string& metrics_path) {
   return std::max<std::int64_t>(1, step_of_line(text.substr(begin, end - begin)));
 }
 
+void tidy_run(Files& files, const std::string& folder) {
+  remove_scratch(files, path_join(folder, "offload"));
+  keep_lines(files, path_join(folder, kLogName), [](const std::string&) { return true; });
+}
+
 void keep_run_until(Files& files, const std::string& folder, std::int64_t step) {
   remove_ends(files, folder);
   std::int64_t last = 0;
@@ -99,11 +103,11 @@ void keep_run_until(Files& files, const std::string& folder, std::int64_t step) 
     last = told;
     return next;
   });
-  keep_lines(files, path_join(folder, kLogName), [](const std::string&) { return true; });
 }
 
 void remove_run(Files& files, const std::string& folder) {
   remove_checkpoints(files, checkpoints_folder(folder));
+  remove_scratch(files, path_join(folder, "offload"));
   remove_ends(files, folder);
   for (const std::string& name : files.list(folder))
     if (is_one_of(name, {kMetricsName, kLogName}) || name.starts_with("events.out.tfevents."))

@@ -15,9 +15,12 @@ inline constexpr char kLogName[] = "log.txt";
 // The step of the last whole line of a metrics file; 0 if there is none.
 std::int64_t steps_told(Files& files, const std::string& metrics_path);
 
+// Before a run goes on: no scratch files of a run that was killed, log.txt without a broken last
+// line. Loses nothing.
+void tidy_run(Files& files, const std::string& run_folder);
+
 // metrics.jsonl up to the line of `step`, whole lines only, even if the last writer was killed
-// within one; log.txt without a broken last line; no report, trace or scratch files: they were of
-// another end.
+// within one; no report and no trace: they were of another end.
 void keep_run_until(Files& files, const std::string& run_folder, std::int64_t step);
 
 // All of it, checkpoints included, but for the last failure; what is not ours stays.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
+#include <sstream>
 
 #include "framework/base/error.h"
 #include "framework/checkpoint/checkpoint_folder.h"
@@ -85,25 +87,68 @@ void expect_same_run(const Recipe& recipe, const Manifest& saved, const std::str
   for (const std::string& change : changes.noted) start.notes.push_back("changed: " + change);
 }
 
-void resume(Files& files, const Recipe& recipe, const EarlierRun& there,
-            const std::string& token_hash, RunStart& start) {
+// The newest checkpoint before `before` that may be good: who loads it finds damage. One that is
+// not loaded, since the run has all its steps, is verified here.
+std::optional<std::int64_t> candidate(const CheckpointFolder& checkpoints, Files& files,
+                                      std::int64_t before, std::int64_t steps,
+                                      std::vector<std::string>& damaged) {
+  for (;;) {
+    const auto step = checkpoints.newest_at_a_glance(before, damaged);
+    if (!step || *step < steps) return step;
+    const std::vector<std::string> problems =
+        verify_checkpoint(files, checkpoints.folder_of(*step));
+    if (problems.empty()) return step;
+    damaged.push_back(problems[0]);
+    before = *step;
+  }
+}
+
+// False if there is no checkpoint at all. Notes begin with those passed over, `damaged` among them.
+bool choose(Files& files, const Recipe& recipe, const std::string& token_hash, std::int64_t before,
+            std::vector<std::string> damaged, RunStart& start) {
   const CheckpointFolder checkpoints(files, checkpoints_folder(recipe.train.folder));
-  std::vector<std::string> damaged;
-  const auto step = checkpoints.newest_good(damaged);
-  if (!step && damaged.empty()) return resume_from_nothing(files, recipe, there, start);
+  const auto step = candidate(checkpoints, files, before, recipe.train.steps, damaged);
+  if (!step && damaged.empty()) return false;
   if (!step) {
     std::string text = "train.resume: no checkpoint is good:";
+    for (const std::string& sentence : start.passed_over) text += "\n  " + sentence;
     for (const std::string& sentence : damaged) text += "\n  " + sentence;
     fail(text, "\nUse --restart to begin anew, or another train.folder");
   }
-  for (const std::string& sentence : damaged) start.notes.push_back("passed over: " + sentence);
+  for (const std::string& sentence : damaged) {
+    start.notes.push_back("passed over: " + sentence);
+    start.passed_over.push_back(sentence);
+  }
   const std::string place = checkpoints.folder_of(*step);
   const Manifest saved = read_manifest(files, place);
   expect_same_run(recipe, saved, place, token_hash, start);
   start.run = saved.run;
   start.step = *step;
   start.complete = *step >= recipe.train.steps;
-  start.notes.push_back(join("resumed from ", place, ", saved under ", saved.layout));
+  start.from = join("resumed from ", place, ", saved under ", saved.layout);
+  return true;
+}
+
+// The recipe goes into every checkpoint, as a text of JSON: better to find out now.
+void expect_text(const Recipe& recipe) {
+  const auto fits = [](const std::string& text) {
+    try {
+      encode(Manifest{.recipe = text});
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  const std::string whole = recorded_recipe(recipe);
+  if (fits(whole)) return;
+  std::istringstream lines(whole);
+  std::string section, key = "a value of the recipe";
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with('[')) section = line.substr(1, line.find(']') - 1) + ".";
+    if (!fits(line)) key = section + line.substr(0, line.find(' '));
+  }
+  throw UsageError(join(key, " is not UTF-8, but the recipe is kept as text in recipe.cfg and in ",
+                        "checkpoints; rename the file or folder, or write the recipe in UTF-8"));
 }
 
 }  // namespace
@@ -128,6 +173,7 @@ EarlierRun earlier_run(Files& files, const std::string& run_folder) {
 
 RunStart begin_run(Files& files, const Recipe& recipe, const std::string& token_hash) {
   const std::string& folder = recipe.train.folder;
+  expect_text(recipe);
   expect_a_choice(recipe, earlier_run(files, folder));
   if (!recipe.offload.folder.empty())
     const ScratchFolder probe(files, {.folder = recipe.offload.folder});
@@ -136,7 +182,9 @@ RunStart begin_run(Files& files, const Recipe& recipe, const std::string& token_
   start.lock = std::make_unique<RunLock>(files, folder, this_process(files));
   const EarlierRun there = earlier_run(files, folder);
   expect_a_choice(recipe, there);
-  if (recipe.train.resume) resume(files, recipe, there, token_hash, start);
+  constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();
+  if (recipe.train.resume && !choose(files, recipe, token_hash, kAny, {}, start))
+    resume_from_nothing(files, recipe, there, start);
   if (start.complete) return start;
   if (start.run.empty()) start.run = new_run_id(files);
   if (recipe.train.restart && there.any())
@@ -144,12 +192,26 @@ RunStart begin_run(Files& files, const Recipe& recipe, const std::string& token_
         join("train.restart: removed ", contents_of(there), " of an earlier run"));
   const std::string failure = path_join(folder, kFailureName);
   if (!recipe.train.resume && files.exists(failure)) files.remove(failure);
-  if (start.step > 0)
-    keep_run_until(files, folder, start.step);
-  else
-    remove_run(files, folder);
+  if (start.step > 0) {
+    tidy_run(files, folder);
+    return start;
+  }
+  remove_run(files, folder);
   write_whole_atomically(files, path_join(folder, "recipe.cfg"), recorded_recipe(recipe));
   return start;
+}
+
+void take_older(Files& files, const Recipe& recipe, const std::string& token_hash,
+                const std::string& damage, RunStart& start) {
+  start.notes.clear();
+  if (!choose(files, recipe, token_hash, start.step, {damage}, start))
+    fail("train.resume: no checkpoint is good: ", damage);
+}
+
+void go_on_from(Files& files, const Recipe& recipe, std::int64_t step) {
+  keep_run_until(files, recipe.train.folder, step);
+  write_whole_atomically(files, path_join(recipe.train.folder, "recipe.cfg"),
+                         recorded_recipe(recipe));
 }
 
 }  // namespace trireme

@@ -12,19 +12,22 @@
 namespace trireme {
 
 // Runs one phase, which returns a text, on this rank and waits for all others: each rank's text, or
-// the Error of the lowest rank that failed, on all of them.
+// the Error of the lowest rank that failed, on all of them; a DamagedCheckpoint stays one.
 template <typename Phase>
 std::vector<std::string> agreed(const SaveRank& r, const Phase& phase) {
-  constexpr char kFailed = '!', kDone = '.';
+  constexpr char kFailed = '!', kDamaged = '?', kDone = '.';
   std::string mine;
   try {
     mine = kDone + phase();
+  } catch (const DamagedCheckpoint& error) {
+    mine = kDamaged + std::string(error.what());
   } catch (const std::exception& error) {
-    mine = kFailed + std::string(error.what());
+    mine = kFailed + reason_of(error);
   }
   std::vector<std::string> all = gather_texts(r.mesh.world(), r.backend, mine);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     const bool own = static_cast<int>(rank) == r.mesh.world().rank();
+    if (all[rank].front() == kDamaged) throw DamagedCheckpoint(all[rank].substr(1));
     check(all[rank].front() != kFailed, own ? "" : join("rank ", rank, ": "), all[rank].substr(1));
     all[rank].erase(0, 1);
   }

@@ -251,7 +251,9 @@ void Trainer::attempt_step(std::int64_t index) {
 }
 
 TrainingEnd Trainer::run() try {
-  counts_ = earlier_ = checkpoints_.resume();
+  counts_ = earlier_ = checkpoints_.resume(speaks() ? inputs_.voice : nullptr);
+  // An engine that was to be loaded has no values yet.
+  if (recipe_.train.resume && earlier_.steps == 0) engine_.optimizer().fill_initial();
   if (earlier_.steps >= recipe_.train.steps) return {.complete = true};
   start_ = now();
   for (std::int64_t index = earlier_.steps; index < recipe_.train.steps && !stopped_; ++index)

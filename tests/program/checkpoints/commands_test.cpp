@@ -51,6 +51,20 @@ TEST_F(Commands, GeneratePassesADamagedCheckpointOver) {
   EXPECT_NE(end.err.find("passed over: "), std::string::npos) << end.err;
 }
 
+// Also where the damage is in what generate does not need: a damaged checkpoint is never used.
+TEST_F(Commands, GenerateFindsDamageWhileItLoads) {
+  const std::string file = step(4) + "/ranks-0.h5", whole = text_of_file(file);
+  for (std::size_t part = 1; part < 16; ++part) {
+    std::string bytes = whole;
+    bytes[bytes.size() * part / 16] ^= 1;
+    write_file(file, bytes);
+    const ProgramEnd end = call({"generate", run_.folder(), "--json", "--tokens=2"});
+    ASSERT_EQ(end.code, 0) << end.err;
+    EXPECT_EQ(nlohmann::json::parse(end.out)["step"], 2);
+    EXPECT_NE(end.err.find("passed over: checkpoint " + file), std::string::npos) << end.err;
+  }
+}
+
 TEST_F(Commands, InspectTellsEveryTensor) {
   const ProgramEnd end = call({"checkpoint", "inspect", run_.folder(), "--json"});
   ASSERT_EQ(end.code, 0) << end.err;

@@ -185,6 +185,52 @@ TEST(Resume, ADamagedCheckpointIsNeverUsed) {
   EXPECT_EQ(columns(run.folder()), quiet) << "nothing was touched";
 }
 
+// What a glance at the start does not see, loading does, on whichever rank: an older one is taken,
+// by all. Without one nothing of the run is touched.
+TEST(Resume, DamageFoundWhileLoadingTakesAnOlderCheckpoint) {
+  const TinyRun run;
+  for (const Words& layout : {Words{"--parallel.data=1"}, Words{"--parallel.data=2"},
+                              Words{"--parallel.tensor=2", "--parallel.pipeline=2"}}) {
+    const Words all = kSteady + layout;
+    expect_done(run_to_end(run.train(all + Words{"--train.steps=8", "--restart"})));
+    const auto quiet = columns(run.folder());
+    expect_done(run_to_end(run.train(all + Words{"--train.steps=6", "--restart"})));
+    const std::string checkpoints = run.folder() + "/checkpoints/";
+    const auto damage = [&](const std::string& step, std::size_t place) {
+      std::string bytes = text_of_file(checkpoints + step + "/ranks-0.h5");
+      bytes[bytes.size() * place / 4] ^= 1;
+      write_file(checkpoints + step + "/ranks-0.h5", bytes);
+    };
+    damage("step-000006", 3);
+    const ProgramEnd end = run_to_end(run.train(all + Words{"--train.steps=8", "--resume"}));
+    expect_done(end);
+    expect_says(end.err, "passed over: checkpoint " + checkpoints + "step-000006/ranks-0.h5");
+    expect_says(end.err, "resumed from " + checkpoints + "step-000004");
+    EXPECT_EQ(end.err.find("resumed from " + checkpoints + "step-000006"), std::string::npos);
+    EXPECT_EQ(columns(run.folder()), quiet);
+
+    damage("step-000006", 2);
+    damage("step-000008", 2);
+    const ProgramEnd none = run_to_end(run.train(all + Words{"--train.steps=10", "--resume"}));
+    EXPECT_EQ(none.code, 1);
+    expect_says(none.err, "train.resume: no checkpoint is good:");
+    for (const char* step : {"step-000006", "step-000008"}) expect_says(none.err, step);
+    EXPECT_EQ(columns(run.folder()), quiet) << "nothing was touched";
+  }
+}
+
+// Bytes that are no UTF-8 could be in no checkpoint: told before anything is touched.
+TEST(Resume, AFolderWithoutUtf8IsRefusedAtTheStart) {
+  const TinyRun run;
+  const std::string folder = run / "caf\xe9";
+  const ProgramEnd end = run_to_end(run.train({"--train.steps=1", "--train.folder=" + folder}));
+  EXPECT_EQ(end.code, 2);
+  expect_says(end.err, "train.folder is not UTF-8");
+  EXPECT_FALSE(fs::exists(folder));
+  expect_done(run_to_end(run.train({"--train.steps=1", "--train.checkpoint_every=1",
+                                    "--train.folder=" + (run / "caf\xc3\xa9")})));
+}
+
 TEST(Resume, KeysThatChangeTheNumbersAreRefused) {
   const TinyRun run;
   expect_done(run_to_end(run.train(kSteady)));
