@@ -4,9 +4,11 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <map>
+#include <new>
 #include <string_view>
 
 #include "framework/base/error.h"
@@ -90,7 +92,12 @@ int dispatch(Process& process, const CommandLine& line) {
 
 // In one piece, so that the sentences of several processes do not mix.
 int told(Process& process, const std::exception& error, int code) {
-  process.err << join("trireme: ", error.what(), "\n") << std::flush;
+  const std::string reason = reason_of(error);
+  try {
+    process.err << join("trireme: ", reason, "\n") << std::flush;
+  } catch (const std::bad_alloc&) {  // in pieces, then
+    process.err << "trireme: " << reason << "\n" << std::flush;
+  }
   return code;
 }
 
@@ -108,15 +115,23 @@ int run(Process& process, int argc, char** argv) {
   }
 }
 
-}  // namespace
+// libhdf5 calls exit(-1) by itself when it has no memory for a handle, without a word.
+void on_exit_of_a_library(int status, void*) {
+  constexpr std::string_view kSentence =
+      "trireme: out of memory: the HDF5 library ended the program; checkpoints that were complete "
+      "are whole\n";
+  if ((status & 255) != 255) return;
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, kSentence.data(), kSentence.size());
+  _exit(1);
+}
 
-int main(int argc, char** argv) {
+int run_program(int argc, char** argv) {
   const std::map<std::string, std::string> variables = environment();
   const auto lookup = [&](const char* name) -> const char* {
     const auto it = variables.find(name);
     return it == variables.end() ? nullptr : it->second.c_str();
   };
-  const bool launched = trireme::under_launcher(lookup);
+  const bool launched = under_launcher(lookup);
   if (launched) wait_passively_beside_other_processes(variables, argv);
 
   struct sigaction action {};
@@ -129,29 +144,43 @@ int main(int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);  // a file at its limit is an error of the write, with a sentence
 
-  const auto files = trireme::real_files();
-  std::unique_ptr<trireme::MpiSession> mpi;
+  const auto files = real_files();
+  std::unique_ptr<MpiSession> mpi;
   const char* no_color = lookup("NO_COLOR");
   const char* term = lookup("TERM");
-  const trireme::TerminalTraits terminal{.is_terminal = isatty(STDERR_FILENO) == 1,
-                                         .no_color = no_color != nullptr && *no_color != 0,
-                                         .term = term != nullptr ? term : "",
-                                         .columns_now = terminal_columns};
-  trireme::Process process{.environment = variables,
-                           .terminal = terminal,
-                           .out = std::cout,
-                           .err = std::cerr,
-                           .files = *files,
-                           .signals = signals_received,
-                           .save_requests = save_requests,
-                           .under_launcher = launched,
-                           .mpi = [&]() -> trireme::MpiSession& {
-                             if (!mpi) mpi = trireme::MpiSession::start(&argc, &argv);
-                             return *mpi;
-                           }};
+  const TerminalTraits terminal{.is_terminal = isatty(STDERR_FILENO) == 1,
+                                .no_color = no_color != nullptr && *no_color != 0,
+                                .term = term != nullptr ? term : "",
+                                .columns_now = terminal_columns};
+  Process process{.environment = variables,
+                  .terminal = terminal,
+                  .out = std::cout,
+                  .err = std::cerr,
+                  .files = *files,
+                  .signals = signals_received,
+                  .save_requests = save_requests,
+                  .under_launcher = launched,
+                  .mpi = [&]() -> MpiSession& {
+                    if (!mpi) mpi = MpiSession::start(&argc, &argv);
+                    return *mpi;
+                  }};
   int code = run(process, argc, argv);
   if (!std::cout.flush() && code == 0)
-    code = told(process, trireme::Error("standard output took not all of the results"), 1);
+    code = told(process, Error("standard output took not all of the results"), 1);
   if (code != 0 && mpi) mpi->abort_job(code);
   return code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  on_exit(on_exit_of_a_library, nullptr);
+  try {
+    return run_program(argc, argv);
+  } catch (const std::exception& error) {  // before there is anything, or behind all of it
+    std::fputs("trireme: ", stderr);
+    std::fputs(trireme::reason_of(error).c_str(), stderr);
+    std::fputs("\n", stderr);
+    return 1;
+  }
 }

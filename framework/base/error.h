@@ -37,6 +37,7 @@ void remember(std::string& into, const std::string& text) noexcept;
 template <typename... Parts>
 std::string join(const Parts&... parts) {
   std::ostringstream text;
+  text.exceptions(std::ios_base::badbit);  // a stream without memory would else just end early
   (text << ... << parts);
   return std::move(text).str();
 }

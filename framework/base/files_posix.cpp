@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <utility>
 
 #include "framework/base/files.h"
 
@@ -21,6 +22,22 @@ namespace {
 Outcome outcome_of(std::int64_t result) {
   return result < 0 ? Outcome{0, errno} : Outcome{result, 0};
 }
+
+// Closes what no object owns yet, when there is no memory for one.
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return number_; }
+  int release() { return std::exchange(number_, -1); }
+
+ private:
+  int number_;
+};
 
 class PosixFile : public File {
  public:
@@ -55,8 +72,14 @@ class PosixFile : public File {
     const auto length = static_cast<std::size_t>(lead + bytes);
     void* start = ::mmap(nullptr, length, PROT_READ, MAP_SHARED, descriptor_, offset - lead);
     if (start == MAP_FAILED) return {0, errno};
-    into = std::make_unique<Mapping>(static_cast<const std::byte*>(start) + lead, bytes,
-                                     [start, length] { ::munmap(start, length); });
+    const auto give_back = [start, length] { ::munmap(start, length); };
+    try {
+      into =
+          std::make_unique<Mapping>(static_cast<const std::byte*>(start) + lead, bytes, give_back);
+    } catch (...) {
+      give_back();
+      throw;
+    }
     return {bytes, 0};
   }
   Outcome raw_close() override {
@@ -147,13 +170,14 @@ class PosixFiles final : public Files {
  public:
   Outcome raw_open(const std::string& path, OpenMode mode, std::unique_ptr<File>& into) override {
     const int rights = mode == OpenMode::kScratch ? 0600 : 0666;
-    const int descriptor = ::open(path.c_str(), flags_of(mode) | O_CLOEXEC, rights);
-    if (descriptor < 0) return {0, errno};
+    Descriptor descriptor(::open(path.c_str(), flags_of(mode) | O_CLOEXEC, rights));
+    if (descriptor.get() < 0) return {0, errno};
     if (mode == OpenMode::kScratch || mode == OpenMode::kCreateDirect)
       return finish_direct(path, descriptor, into);
-    auto file = std::make_unique<PosixFile>(path, descriptor);
+    auto file = std::make_unique<PosixFile>(path, descriptor.get());
+    const int number = descriptor.release();
     struct stat info = {};
-    if (::fstat(descriptor, &info) != 0) return {0, errno};
+    if (::fstat(number, &info) != 0) return {0, errno};
     if (S_ISDIR(info.st_mode)) return {0, EISDIR};
     into = std::move(file);
     return {};
@@ -171,17 +195,15 @@ class PosixFiles final : public Files {
     return outcome_of(::mkdir(path.c_str(), 0700));
   }
   Outcome raw_list(const std::string& path, std::vector<std::string>& into) override {
-    DIR* folder = ::opendir(path.c_str());
+    const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(path.c_str()), ::closedir);
     if (folder == nullptr) return {0, errno};
     errno = 0;
-    while (const dirent* entry = ::readdir(folder)) {
+    while (const dirent* entry = ::readdir(folder.get())) {
       const std::string name = entry->d_name;
       if (name != "." && name != "..") into.push_back(name);
       errno = 0;
     }
-    const int error = errno;
-    ::closedir(folder);
-    return {0, error};
+    return {0, errno};
   }
   Outcome raw_status(const std::string& path, bool follow_link, FileStatus& into) override {
     struct stat info = {};
@@ -217,11 +239,13 @@ class PosixFiles final : public Files {
 
  private:
   // A file that cannot be opened a second time is not left behind.
-  static Outcome finish_direct(const std::string& path, int descriptor,
+  static Outcome finish_direct(const std::string& path, Descriptor& descriptor,
                                std::unique_ptr<File>& into) {
-    const int direct = ::open(path.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC);
-    const int error = direct < 0 ? errno : 0;
-    auto file = std::make_unique<DirectFile>(path, descriptor, direct);
+    Descriptor direct(::open(path.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC));
+    const int error = direct.get() < 0 ? errno : 0;
+    auto file = std::make_unique<DirectFile>(path, descriptor.get(), direct.get());
+    descriptor.release();
+    direct.release();
     if (error != 0 && error != EINVAL) {
       ::unlink(path.c_str());
       return {0, error};

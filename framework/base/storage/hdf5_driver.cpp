@@ -18,13 +18,21 @@ static_assert(std::is_same_v<hid_t, std::int64_t> || sizeof(hid_t) == sizeof(std
 
 constexpr haddr_t kLargestAddress = std::numeric_limits<std::int64_t>::max();
 
-// libhdf5 sees the base; `base` must come first.
-struct OpenFile {
+}  // namespace
+
+// libhdf5 sees the base; `base` must come first. It may outlive its driver: after a failure of its
+// own (no memory, say) libhdf5 keeps files open until the program ends, and flushes them then.
+struct Hdf5OpenFile {
   H5FD_t base;
-  Hdf5Driver* driver;
+  Hdf5Driver* driver;  // null when that is gone: nothing can be read, and writes go nowhere
+  Hdf5OpenFile* next;  // of the same driver
   haddr_t end_of_allocation;
   haddr_t end_of_file;
 };
+
+namespace {
+
+using OpenFile = Hdf5OpenFile;
 
 OpenFile* from(H5FD_t* file) { return reinterpret_cast<OpenFile*>(file); }
 const OpenFile* from(const H5FD_t* file) { return reinterpret_cast<const OpenFile*>(file); }
@@ -53,12 +61,13 @@ H5FD_t* open_file(const char*, unsigned flags, hid_t access, haddr_t) {
     return nullptr;
   auto* file = new (std::nothrow) OpenFile{};
   if (file == nullptr) return nullptr;
-  file->driver = driver;
   file->end_of_file = end;
+  driver->attach(*file);
   return &file->base;
 }
 
 herr_t close_file(H5FD_t* file) {
+  if (Hdf5Driver* driver = from(file)->driver) driver->detach(*from(file));
   delete from(file);
   return 0;
 }
@@ -79,6 +88,7 @@ haddr_t get_end(const H5FD_t* file, H5FD_mem_t) { return from(file)->end_of_file
 
 herr_t read_bytes(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, size_t size, void* into) {
   if (address > kLargestAddress || size > kLargestAddress - address) return -1;
+  if (from(file)->driver == nullptr) return -1;
   Hdf5Driver& driver = *from(file)->driver;
   return recorded(driver,
                   [&] {
@@ -92,6 +102,7 @@ herr_t read_bytes(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, size_t size,
 herr_t write_bytes(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, size_t size,
                    const void* data) {
   OpenFile& open = *from(file);
+  if (open.driver == nullptr) return 0;
   recorded(*open.driver, [&] {
     open.driver->file().write(data, static_cast<std::int64_t>(size),
                               static_cast<std::int64_t>(address));
@@ -102,7 +113,7 @@ herr_t write_bytes(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, size_t size
 
 herr_t truncate_file(H5FD_t* file, hid_t, hbool_t) {
   OpenFile& open = *from(file);
-  if (open.end_of_file == open.end_of_allocation) return 0;
+  if (open.driver == nullptr || open.end_of_file == open.end_of_allocation) return 0;
   recorded(*open.driver, [&] {
     open.driver->file().truncate(static_cast<std::int64_t>(open.end_of_allocation));
   });
@@ -138,6 +149,7 @@ H5FD_class_t driver_class() {
 }  // namespace
 
 Hdf5Driver::Hdf5Driver(File& file) : file_(file) {
+  H5dont_atexit();
   const H5FD_class_t c = driver_class();
   driver_ = H5FDregister(&c);
   access_ = H5Pcreate(H5P_FILE_ACCESS);
@@ -149,8 +161,22 @@ Hdf5Driver::Hdf5Driver(File& file) : file_(file) {
 }
 
 Hdf5Driver::~Hdf5Driver() {
+  while (open_ != nullptr) detach(*open_);
   if (access_ >= 0) H5Pclose(access_);
   if (driver_ >= 0) H5FDunregister(driver_);
+}
+
+void Hdf5Driver::attach(Hdf5OpenFile& file) {
+  file.driver = this;
+  file.next = open_;
+  open_ = &file;
+}
+
+void Hdf5Driver::detach(Hdf5OpenFile& file) {
+  Hdf5OpenFile** at = &open_;
+  while (*at != &file) at = &(*at)->next;
+  *at = file.next;
+  file.driver = nullptr;
 }
 
 void Hdf5Driver::rethrow() const {
@@ -161,7 +187,10 @@ void Hdf5Driver::record(const std::string& failure) noexcept {
   if (failure_.empty()) remember(failure_, failure);
 }
 
+// After a failed allocation of its own libhdf5 crashes when it tidies up at the program's end. There
+// is nothing to tidy: every handle of ours is closed. Heard only before its first other call.
 QuietHdf5::QuietHdf5() {
+  H5dont_atexit();
   H5E_auto2_t function = nullptr;
   H5Eget_auto2(H5E_DEFAULT, &function, &data_);
   function_ = reinterpret_cast<void (*)()>(function);

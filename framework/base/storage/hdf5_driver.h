@@ -14,9 +14,12 @@
 
 namespace trireme {
 
+struct Hdf5OpenFile;
+
 class Hdf5Driver {
  public:
-  // `file` and this object must outlive every HDF5 handle opened with access_list().
+  // `file` and this object must outlive every HDF5 handle opened with access_list(). Those that
+  // libhdf5 keeps after a failure of its own are cut off: they read and write nothing any more.
   explicit Hdf5Driver(File& file);
   ~Hdf5Driver();
   Hdf5Driver(const Hdf5Driver&) = delete;
@@ -32,10 +35,13 @@ class Hdf5Driver {
   // For the driver's callbacks.
   File& file() { return file_; }
   void record(const std::string& failure) noexcept;
+  void attach(Hdf5OpenFile& file);
+  void detach(Hdf5OpenFile& file);
 
  private:
   File& file_;
   std::string failure_;
+  Hdf5OpenFile* open_ = nullptr;  // a list
   std::int64_t driver_ = -1;
   std::int64_t access_ = -1;
 };

@@ -1,0 +1,125 @@
+#include "tests/faults_memory/state_run.h"
+
+#include <exception>
+#include <filesystem>
+
+#include "framework/base/error.h"
+#include "framework/checkpoint/checkpoint_reader.h"
+#include "recipes/train/save_session.h"
+
+namespace trireme::test {
+
+namespace {
+
+using parity::Rank;
+
+ModelOptions smallest_model() {
+  ModelOptions model = parity::tiny_llama(2);
+  model.layers = 1;
+  model.hidden = 8;
+  model.head_dim = 2;
+  model.ffn = 8;
+  model.sequence = 4;
+  return model;
+}
+
+std::int64_t open_descriptors() {
+  std::int64_t count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
+    ++count;
+  return count;
+}
+
+SaveRank save_rank(SaveSession& session, Rank& rank) {
+  return {&session, rank.engine, rank.mesh, rank.backend, rank.backend};
+}
+
+Manifest head_of(std::int64_t step) { return {.run = "test", .step = step, .recipe = "[train]\n"}; }
+
+}  // namespace
+
+StateRun::StateRun(parity::Layout layout) : layout_(std::move(layout)) {
+  task_.model = smallest_model();
+  task_.global_batch = 2;
+  task_.backend = [this](std::shared_ptr<MemoryLedger> ledger) {
+    {
+      const std::scoped_lock lock(mutex_);
+      ledgers_.push_back(ledger);
+    }
+    return make_reference_backend(std::move(ledger));
+  };
+  const auto files = real_files();
+  SaveSession session(*files, folder_ / "a", 0, layout_.mesh.ranks());
+  const SampleSource source = parity::random_samples(task_.model, task_.seed);
+  parity::run_layout(task_, layout_, [&](Rank& rank) {
+    rank.engine.train(0, source);
+    save(save_rank(session, rank), head_of(1));
+  });
+  double loss = 0;
+  attempt(loss);
+  quiet_ = loss;
+  descriptors_ = open_descriptors();
+  files->remove_all(folder_ / "a/step-000002");
+}
+
+void StateRun::attempt(double& loss) {
+  const auto files = real_files();
+  SaveSession session(*files, folder_ / "a", 0, layout_.mesh.ranks());
+  const SampleSource source = parity::random_samples(task_.model, task_.seed);
+  parity::run_layout(task_, layout_, [&](Rank& rank) {
+    load(save_rank(session, rank), 1);
+    const double mine = rank.engine.train(1, source).loss;
+    if (rank.first()) loss = mine;
+    save(save_rank(session, rank), head_of(2));
+  });
+}
+
+StateEnd StateRun::run(const MemoryFault& fault) {
+  StateEnd end;
+  std::exception_ptr thrown;
+  ledgers_.clear();
+  ledgers_.reserve(16);
+  begin_failing(fault);
+  try {
+    attempt(end.loss);
+    end.ended = true;
+  } catch (...) {
+    thrown = std::current_exception();
+  }
+  end.memory = end_failing();
+  if (end.ended) return end;
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const Error& error) {
+    end.spoken = true;
+    end.said = error.what();
+  } catch (const std::exception& error) {
+    end.said = error.what();
+  }
+  return end;
+}
+
+std::string StateRun::damage(const StateEnd& end) {
+  for (const auto& ledger : ledgers_)
+    for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kDisk})
+      if (ledger->current(tier) != 0)
+        return join(ledger->current(tier), " bytes on the ", name_of(tier), " ledger");
+  if (open_descriptors() != descriptors_)
+    return join(open_descriptors(), " open descriptors, ", descriptors_, " before");
+  const auto files = real_files();
+  const std::string second = folder_ / "a/step-000002";
+  if (end.ended && end.loss != quiet_) return join("loss ", end.loss, ", quiet ", quiet_);
+  if (end.ended && !files->exists(second)) return "step 2 is not there";
+  const bool tells_saved = end.said.find("is saved, but") != std::string::npos;
+  if (tells_saved && !files->exists(second)) return "step 2 is told, but not there";
+  for (const std::int64_t step : CheckpointFolder(*files, folder_ / "a").steps())
+    for (const std::string& problem :
+         verify_checkpoint(*files, CheckpointFolder(*files, folder_ / "a").folder_of(step)))
+      return problem;
+  files->remove_all(second);
+  if (CheckpointFolder(*files, folder_ / "a").steps() != std::vector<std::int64_t>{1})
+    return "step 1 is gone";
+  return "";
+}
+
+}  // namespace trireme::test
