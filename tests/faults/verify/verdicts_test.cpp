@@ -5,6 +5,7 @@
 #include "tests/faults/verify/faulty_ranks.h"
 #include "tests/faults/verify/tiny_task.h"
 #include "tests/support/fault_count.h"
+#include "tests/support/guarded_backend.h"
 
 namespace trireme::test {
 namespace {
@@ -83,8 +84,50 @@ TEST(Verdict, NarrowWeightsAndTheirMasters) {
   for (std::size_t step = 0; step < seen.size(); ++step) {
     EXPECT_EQ(seen[step].said.size(), flips.faults.contains(static_cast<int>(step)) ? 1U : 0U);
     EXPECT_TRUE(seen[step].right);
-    if (step == 1 || step == 2)
+    if (step == 1 || step == 2) {
       EXPECT_NE(seen[step].said[0].find(seen[step].tensor), std::string::npos);
+    }
+  }
+}
+
+// On a backend whose memory only backends and communicators may touch, and with nothing wrong.
+TEST(Verdict, AQuietRunIsQuiet) {
+  parity::Task task = tiny_task(DType::kF32);
+  task.model.dropout = 0.1;
+  task.state_copy = true;
+  task.backend = make_guarded_backend;
+  task.network = [](Communicator& world) { return std::make_unique<WitnessCommunicator>(world); };
+  const SampleSource source = parity::random_samples(task.model, task.seed);
+  for (const int ranks : {1, 2})
+    for (const int stage : {0, 3}) {
+      const parity::Layout layout{
+          .mesh = {.data = ranks, .tensor = ranks}, .micro = 1, .zero_stage = stage};
+      parity::run_layout(task, layout, [&](parity::Rank& rank) {
+        StepVerifier verifier({rank.engine, rank.mesh, rank.backend,
+                               dynamic_cast<WitnessCommunicator&>(rank.mesh.world())},
+                              {}, [](const std::string& text) { ADD_FAILURE() << text; });
+        for (int step = 0; step < 3; ++step) {
+          const auto run = [&] { return rank.engine.train(step, source); };
+          verifier.train(step, run, run);
+        }
+        EXPECT_EQ(verifier.verified(), 3);
+        EXPECT_EQ(verifier.incidents(), 0);
+      });
+    }
+}
+
+TEST(Verdict, NoCopyIsMadeOfStatesOnDisk) {
+  parity::Task task = tiny_task(DType::kF64);
+  task.state_copy = true;
+  const parity::Layout layout{
+      .mesh = {.data = 2}, .zero_stage = 1, .offload = {.optimizer = Tier::kDisk}};
+  try {
+    parity::run_layout(task, layout, [](parity::Rank&) {});
+    FAIL() << "was made";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("at home on disk, where no copy of them is made"),
+              std::string::npos)
+        << error.what();
   }
 }
 

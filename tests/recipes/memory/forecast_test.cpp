@@ -97,6 +97,17 @@ TEST(Forecast, EqualsARunThatRecomputes) {
     }
 }
 
+TEST(Forecast, EqualsARunThatKeepsACopyOfItsStates) {
+  for (const DType compute : {DType::kF64, DType::kBF16})
+    for (int stage = 0; stage <= 3; ++stage) {
+      Task task{.model = tiny_gpt2(), .compute = compute};
+      task.state_copy = true;
+      OffloadTiers tiers;
+      if (stage > 1) tiers.optimizer = Tier::kHost;
+      expect_exact(task, {.mesh = {2, 1, 2}, .micro = 2, .zero_stage = stage, .offload = tiers});
+    }
+}
+
 TEST(Forecast, EqualsARunOfTheClassifier) {
   for (const DType compute : {DType::kF32, DType::kBF16})
     for (const MeshShape mesh : {MeshShape{2, 1, 2}, MeshShape{1, 3, 1}})
