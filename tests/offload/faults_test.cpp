@@ -6,6 +6,7 @@
 #include "offload/tiled_store.h"
 #include "tests/offload/slow_files.h"
 #include "tests/offload/store_model.h"
+#include "tests/support/fault_count.h"
 #include "tests/support/faulty_files.h"
 
 namespace trireme {
@@ -95,13 +96,18 @@ TEST(OffloadFaults, HalfOfEverythingIsHarmless) {
 }
 
 TEST(OffloadFaults, ErrorsAreOneSentenceAndLeaveNothing) {
+  test::FaultCount count{.row = "R17", .what = "errors at every call of a store on disk"};
   for (const Fault fault : {Fault::kIoError, Fault::kDiskFull}) {
     const Tried once = try_every_call(fault, false);
     EXPECT_GT(once.calls, 30);
     EXPECT_GT(once.failed, 30);
     const Tried always = try_every_call(fault, true);
     EXPECT_GT(always.failed, 30);
+    count.runs += once.calls + always.calls;
+    count.injected += once.calls + always.calls;
   }
+  count.lost = HasFailure() ? 1 : 0;
+  test::tell(count);
 }
 
 // The disk is full before step 1: nothing was updated yet.

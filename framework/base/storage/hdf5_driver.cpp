@@ -187,8 +187,8 @@ void Hdf5Driver::record(const std::string& failure) noexcept {
   if (failure_.empty()) remember(failure_, failure);
 }
 
-// After a failed allocation of its own libhdf5 crashes when it tidies up at the program's end. There
-// is nothing to tidy: every handle of ours is closed. Heard only before its first other call.
+// After a failed allocation of its own libhdf5 crashes when it tidies up at the program's end.
+// There is nothing to tidy: every handle of ours is closed. Heard only before its first other call.
 QuietHdf5::QuietHdf5() {
   H5dont_atexit();
   H5E_auto2_t function = nullptr;

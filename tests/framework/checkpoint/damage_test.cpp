@@ -6,6 +6,7 @@
 
 #include "framework/base/error.h"
 #include "tests/framework/checkpoint/random_state.h"
+#include "tests/support/fault_count.h"
 #include "tests/support/simulated_files.h"
 
 namespace trireme {
@@ -125,8 +126,11 @@ TEST_F(DamageTest, OneFlippedBitIsNamedOrHarmless) {
   EXPECT_GT(named, 400);
   EXPECT_GT(harmless, 400);
   EXPECT_GT(unverified, 100);
-  std::cout << "faults: bit flips of a checkpoint: 2000, " << named << " named by the load, "
-            << harmless << " in bytes that no load uses, 0 silent\n";
+  test::tell({.row = "R13",
+              .what = "flipped bits of a checkpoint",
+              .runs = 2000,
+              .injected = named + harmless,
+              .lost = HasFailure() ? 1 : 0});
 }
 
 // R15.
@@ -149,6 +153,11 @@ TEST_F(DamageTest, FilesThatAreGoneOrOfAnotherSizeAreNamed) {
     replace(path, bytes);
     EXPECT_EQ(load(), "");
   }
+  test::tell({.row = "R15",
+              .what = "files of a checkpoint that are gone, cut or longer",
+              .runs = 20,
+              .injected = 20,
+              .lost = HasFailure() ? 1 : 0});
 }
 
 TEST_F(DamageTest, ADirectoryInPlaceOfAFileIsNamed) {
@@ -195,6 +204,11 @@ TEST_F(DamageTest, FilesOfAnotherPlaceOrStepAreNamed) {
   ASSERT_EQ(load(), "");
   replace(a, read_whole(files, path_join(folder.folder_of(20), "ranks-0.h5")));
   expect_named("ranks-0.h5");
+  test::tell({.row = "R15",
+              .what = "files that are swapped, or of another step",
+              .runs = 2,
+              .injected = 2,
+              .lost = HasFailure() ? 1 : 0});
 }
 
 // A whole other manifest: what it lists is not what lies there.

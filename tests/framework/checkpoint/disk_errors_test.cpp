@@ -8,6 +8,7 @@
 #include "framework/base/error.h"
 #include "framework/checkpoint/checkpoint_reader.h"
 #include "tests/framework/checkpoint/toy_saves.h"
+#include "tests/support/fault_count.h"
 
 namespace trireme {
 namespace {
@@ -46,8 +47,7 @@ void check_after_failure(SimulatedFiles& files, const std::string& failure, std:
 
 // R11 for saves. An error of a sync, for one, drops what it was to save: nobody may believe it.
 TEST(SaveUnderErrors, IsWholeOrASentence) {
-  std::int64_t fired = 0;
-  std::int64_t refused = 0;
+  std::int64_t fired = 0, refused = 0, runs = 0;
   for (const Fault fault :
        {Fault::kIoError, Fault::kDiskFull, Fault::kInterrupted, Fault::kOneByte, Fault::kHalf})
     for (const bool sticky : {false, true}) {
@@ -64,6 +64,7 @@ TEST(SaveUnderErrors, IsWholeOrASentence) {
         const std::string failure = sentence_of([&] { save_toy(files, 2, 2); });
         fired += files.fired();
         refused += failure.empty() ? 0 : 1;
+        ++runs;
         EXPECT_TRUE(!harmless || failure.empty()) << failure;
         const bool over = files.calls() < k;
         check_after_failure(files, failure, static_cast<std::size_t>(k), 8);
@@ -72,8 +73,11 @@ TEST(SaveUnderErrors, IsWholeOrASentence) {
       }
     }
   EXPECT_GT(refused, 100);
-  std::cout << "faults: saves under errors: " << fired << " faults, " << refused
-            << " sentences, 0 lost\n";
+  test::tell({.row = "R11",
+              .what = "saves under errors at every call",
+              .runs = runs,
+              .injected = fired,
+              .lost = HasFailure() ? 1 : 0});
 }
 
 // R9.
@@ -98,6 +102,11 @@ TEST(SaveOnAFullDisk, SaysWhatItNeedsAndLeavesNothing) {
     EXPECT_EQ(full.used(), before);
     check_after_failure(full, failure);
   }
+  test::tell({.row = "R9",
+              .what = "a disk that is full in a save",
+              .runs = 4,
+              .injected = 4,
+              .lost = HasFailure() ? 1 : 0});
 }
 
 TEST(SaveWithFewOpenFiles, IsASentence) {
@@ -126,6 +135,11 @@ TEST(SaveUnderStutter, ChangesNoByte) {
     EXPECT_EQ(read_whole(quiet, path_join(folder, name)),
               read_whole(stuttering, path_join(folder, name)))
         << name;
+  test::tell({.row = "R12",
+              .what = "a save with short counts and EINTR",
+              .runs = 1,
+              .injected = stuttering.fired(),
+              .lost = HasFailure() ? 1 : 0});
 }
 
 // R10: files of the newest that cannot be read are all named, and the older one is taken.
@@ -148,6 +162,11 @@ TEST(LoadFromABadDisk, NamesTheFileAndTakesTheOlder) {
   const auto damages = verify_checkpoint(files, newest);
   EXPECT_GE(damages.size(), 2u);
   EXPECT_EQ(find_toy(files).step, 0);
+  test::tell({.row = "R10",
+              .what = "files of the newest checkpoint that cannot be read",
+              .runs = 4,
+              .injected = 4,
+              .lost = HasFailure() ? 1 : 0});
 }
 
 // Reading under an error at every call: the right step, or an older one with a sentence.

@@ -7,6 +7,7 @@
 #include "framework/base/error.h"
 #include "framework/checkpoint/inspect.h"
 #include "tests/parity/train_layout.h"
+#include "tests/support/fault_count.h"
 #include "tests/support/faulty_files.h"
 
 namespace trireme {
@@ -209,7 +210,7 @@ TEST(SaveSession, AFailedSaveLeavesTheOlderCheckpoint) {
   const TemporaryFolder folder;
   train_and_save(task, layout, folder / "a");
   const auto real = real_files();
-  std::int64_t failures = 0;
+  std::int64_t failures = 0, runs = 0;
   for (const testing::Fault fault : {testing::Fault::kIoError, testing::Fault::kDiskFull})
     for (std::int64_t call = 1; call < 2000; call += 5) {
       testing::FaultyFiles files({fault, call, false});
@@ -221,6 +222,7 @@ TEST(SaveSession, AFailedSaveLeavesTheOlderCheckpoint) {
       });
       if (files.fired() == 0) break;
       failures += said.empty() ? 0 : 1;
+      ++runs;
       EXPECT_EQ(verify_checkpoint(*real, folder / "a/step-000002"), std::vector<std::string>{});
       SaveSession calm(*real, folder / "a", 0, 2);
       run_layout(task, layout, [&](Rank& rank) { save(save_rank(calm, rank), head_of(3)); });
@@ -229,6 +231,11 @@ TEST(SaveSession, AFailedSaveLeavesTheOlderCheckpoint) {
       real->remove_all(folder / "a/step-000003");
     }
   EXPECT_GT(failures, 10);
+  test::tell({.row = "R9",
+              .what = "a file call of a save of two ranks fails",
+              .runs = runs,
+              .injected = failures,
+              .lost = HasFailure() ? 1 : 0});
 }
 
 }  // namespace
