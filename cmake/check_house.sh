@@ -5,7 +5,7 @@
 #  - no file above 600 lines
 #  - no -ffast-math and its kin (a step relies on NaN); no date or time of the build
 #  - a test with the label faults tells what it injected
-#  - Eigen, JSON, Beast and HDF5 headers each reach at most three sources (build time)
+#  - Eigen, JSON, Beast, HDF5 and utf8proc headers each reach at most three sources (build time)
 set -euo pipefail
 cd "${1:-$(dirname "$0")/..}"
 bad=0
@@ -80,7 +80,7 @@ reached_by() { # reached_by PATTERN
     }' "${files[@]}" | sort
 }
 for heavy in 'Eigen=[<"]Eigen/' 'JSON=[<"]nlohmann/' 'Beast=[<"]boost/(beast|asio)' \
-  'HDF5=[<"](hdf5|H5[A-Za-z]*)[.]h'; do
+  'HDF5=[<"](hdf5|H5[A-Za-z]*)[.]h' 'utf8proc=[<"]utf8proc[.]h'; do
   reached=$(reached_by "${heavy#*=}")
   (($(grep -c . <<<"$reached" || true) <= 3)) || report "${heavy%%=*} reaches more than three sources" "$reached"
 done

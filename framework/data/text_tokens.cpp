@@ -6,6 +6,7 @@
 
 #include "framework/base/error.h"
 #include "framework/base/storage/content_hash.h"
+#include "framework/data/parallel_encoder.h"
 #include "framework/data/token_file.h"
 
 namespace trireme {
@@ -75,17 +76,22 @@ std::string hash_text(Files& files, const std::string& path) {
 }
 
 TokenizeReport tokenize_file(Files& files, const std::string& input, const std::string& output,
-                             const Tokenizer& tokenizer) {
+                             const Tokenizer& tokenizer, const TokenizeOptions& options) {
   const auto file = open_text(files, input);
   TokenWriter writer(files, output, tokenizer.name(), tokenizer.vocabulary());
   TokenizeReport report;
+  ParallelEncoder encoder(tokenizer, options.threads);
   std::vector<std::int32_t> ids;
+  const std::int64_t all = file->size();
   report.text_hash = read_text(*file, [&](std::string_view piece) {
-    ids.clear();
-    tokenizer.encode(piece, ids);
+    encoder.add(piece, ids);
     writer.add(ids);
+    ids.clear();
     report.text_bytes += static_cast<std::int64_t>(piece.size());
+    if (options.progress) options.progress(report.text_bytes, all);
   });
+  encoder.finish(ids);
+  writer.add(ids);
   report.tokens = writer.count();
   writer.finish(report.text_hash);
   report.input = input;
@@ -97,7 +103,7 @@ TokenizeReport tokenize_file(Files& files, const std::string& input, const std::
 }
 
 CachedTokens cached_tokens(Files& files, const std::string& text, const std::string& cache_folder,
-                           const Tokenizer& tokenizer) {
+                           const Tokenizer& tokenizer, const TokenizeOptions& options) {
   const std::string text_hash = hash_text(files, text);
   CachedTokens cached;
   cached.path = path_join(cache_folder, join("tokens-", text_hash, "-", tokenizer.name(), ".h5"));
@@ -108,7 +114,7 @@ CachedTokens cached_tokens(Files& files, const std::string& text, const std::str
     cached.note = join("the token cache was rebuilt: ", damage);
   }
   files.make_directories(cache_folder);
-  const TokenizeReport report = tokenize_file(files, text, cached.path, tokenizer);
+  const TokenizeReport report = tokenize_file(files, text, cached.path, tokenizer, options);
   check(report.text_hash == text_hash, "text ", text, " changed while it was read; try again");
   return cached;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "framework/base/files.h"
@@ -25,11 +26,18 @@ struct TokenizeReport {
 // with a NUL byte (the sentence has offset and line). Any other byte is allowed.
 std::string hash_text(Files& files, const std::string& path);
 
+struct TokenizeOptions {
+  int threads = 1;
+  // Called now and then from the calling thread: bytes of the text that were read, and all of them.
+  std::function<void(std::int64_t done, std::int64_t all)> progress = {};
+};
+
 // Reads the text `input` and writes the token file `output` (replaced atomically if it is there;
 // its folder must exist). Refuses what hash_text refuses. A full disk or a read error leaves an
-// older `output` untouched.
+// older `output` untouched. The ids are those of the whole text at once, with its added tokens
+// ("<|endoftext|>") and without what a tokenizer puts around a text, whatever the threads.
 TokenizeReport tokenize_file(Files& files, const std::string& input, const std::string& output,
-                             const Tokenizer& tokenizer);
+                             const Tokenizer& tokenizer, const TokenizeOptions& options = {});
 
 struct CachedTokens {
   std::string path;  // of the token file
@@ -42,6 +50,6 @@ struct CachedTokens {
 // reused, or rebuilt if it is damaged. Several processes may do this at once: each writes its own
 // temporary file, the last rename wins, all have the same bytes. In a run, let one rank do it.
 CachedTokens cached_tokens(Files& files, const std::string& text, const std::string& cache_folder,
-                           const Tokenizer& tokenizer);
+                           const Tokenizer& tokenizer, const TokenizeOptions& options = {});
 
 }  // namespace trireme

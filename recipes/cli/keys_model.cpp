@@ -150,11 +150,12 @@ std::vector<Key> model_keys() {
        .help = "HDF5 file of tokens to train on, as trireme tokenize writes it."},
       {.section = "data",
        .name = "tokenizer",
-       .type = KeyType::kText,
+       .type = KeyType::kPath,
        .at = [](Recipe& r) -> std::string& { return r.data.tokenizer; },
        .initial = "bytes",
-       .supported = {"bytes"},
-       .help = "How text becomes tokens: bytes, 256 of them."},
+       .help =
+           "How text becomes tokens: bytes, 256 of them, or a tokenizer.json, or the folder that "
+           "has one."},
       {.section = "data",
        .name = "validation",
        .type = KeyType::kNumber,

@@ -36,7 +36,7 @@ struct ModelSection {
 struct DataSection {
   std::string text;       // file
   std::string tokens;     // HDF5 file
-  std::string tokenizer;  // bytes
+  std::string tokenizer;  // bytes, or the path of a tokenizer.json or of its folder
   double validation = 0;  // fraction held out
   bool shuffle = false;
   std::string skip;  // global batches, "7,100-200", numbered from 1

@@ -12,6 +12,7 @@
 #include "recipes/cli/values.h"
 #include "recipes/commands/checkpoint_place.h"
 #include "recipes/commands/process.h"
+#include "recipes/commands/tokenizing.h"
 #include "recipes/report/numbers.h"
 #include "recipes/report/printable.h"
 #include "recipes/train/plan.h"
@@ -76,8 +77,17 @@ struct Generated {
   std::string text, damage;
 };
 
-Generated generate(const Recipe& recipe, SaveSession& session, std::int64_t step,
-                   const Request& request, Communicator& world) {
+// What `text` adds to the text of `prompt`: at the beginning of a text a blank may be lost.
+std::string added_text(const Tokenizer& tokenizer, std::vector<std::int32_t> prompt,
+                       const std::vector<std::int32_t>& text) {
+  const std::size_t before = tokenizer.decode(prompt).size();
+  prompt.insert(prompt.end(), text.begin(), text.end());
+  const std::string all = tokenizer.decode(prompt);
+  return all.substr(std::min(before, all.size()));
+}
+
+Generated generate(const Recipe& recipe, const Tokenizer& tokenizer, SaveSession& session,
+                   std::int64_t step, const Request& request, Communicator& world) {
   const std::unique_ptr<Backend> backend = make_backend(recipe);
   world.attach(*backend);
   Mesh mesh(world, mesh_shape(recipe));
@@ -90,17 +100,16 @@ Generated generate(const Recipe& recipe, SaveSession& session, std::int64_t step
     return {.damage = error.what()};
   }
   if (mesh.coord().data != 0 && recipe.zero.stage < 3) return {};
-  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(recipe.data.tokenizer);
   std::vector<std::int32_t> ids;
-  tokenizer->encode(request.prompt, ids);
+  tokenizer.encode(request.prompt, ids);
   const std::int64_t window = recipe.batch.sequence;
   if (recipe.model.family == "mlp")
     check(std::ssize(ids) >= window, "--prompt has ", ids.size(),
           " tokens; model.family = mlp sees ", window, " at once and needs that many");
   const std::vector<std::int32_t> text =
       sample(engine, mesh, *backend, ids, request.tokens, window,
-             std::min(recipe.model.vocab, tokenizer->vocabulary()), request.sampling);
-  return {.text = tokenizer->decode(text)};
+             std::min(recipe.model.vocab, tokenizer.vocabulary()), request.sampling);
+  return {.text = added_text(tokenizer, std::move(ids), text)};
 }
 
 struct Source {
@@ -121,11 +130,13 @@ Generated generate_from(Process& process, const Source& source, const Manifest& 
                       shape.ranks() * static_cast<int>(recipe.parallel.threads));
   check(session.folder().folder_of(saved.step) == source.place, source.place,
         " is not named after its step: it should be ", session.folder().folder_of(saved.step));
+  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(recipe.data.tokenizer, process.files);
+  expect_room(*tokenizer, recipe.model.vocab);
   Generated generated;
   run_thread_ranks(
       shape.ranks(), {.timeout_seconds = recipe.parallel.timeout},
       [&](Communicator& world) {
-        Generated mine = generate(recipe, session, saved.step, source.request, world);
+        Generated mine = generate(recipe, *tokenizer, session, saved.step, source.request, world);
         if (world.rank() == 0) generated = std::move(mine);
         world.barrier();
       },

@@ -33,7 +33,7 @@ std::int64_t vocabulary(Process& process, const Recipe& recipe) {
   if (recipe.model.vocab > 0) return recipe.model.vocab;
   if (!recipe.data.tokens.empty())
     return TokenFile::open(process.files, recipe.data.tokens)->header().vocabulary;
-  return make_tokenizer(recipe.data.tokenizer)->vocabulary();
+  return make_tokenizer(recipe.data.tokenizer, process.files)->vocabulary();
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
-// trireme tokenize TEXT TOKENS.h5 [--data.tokenizer=NAME] [--json]
+// trireme tokenize TEXT TOKENS.h5 [--data.tokenizer=PATH] [--json]
 #include <ostream>
 
 #include "framework/base/error.h"
 #include "framework/data/text_tokens.h"
 #include "recipes/commands/process.h"
+#include "recipes/commands/tokenizing.h"
 #include "recipes/report/numbers.h"
 
 namespace trireme {
@@ -18,8 +19,10 @@ int tokenize_command(Process& process, const CommandLine& line) {
           join("tokenize: --", flag.name,
                " says nothing about tokens; --data.tokenizer and --json are its flags"));
   const Recipe recipe = recipe_of(process, {.command = line.command, .flags = line.flags}, false);
-  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(recipe.data.tokenizer);
-  const TokenizeReport r = tokenize_file(process.files, line.names[0], line.names[1], *tokenizer);
+  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(recipe.data.tokenizer, process.files);
+  TokenizingBar bar(process);
+  const TokenizeReport r =
+      tokenize_file(process.files, line.names[0], line.names[1], *tokenizer, bar.options());
   if (line.options.contains("json"))
     process.out << "{\"input\": " << json_string(r.input)
                 << ", \"output\": " << json_string(r.output)

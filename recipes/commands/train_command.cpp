@@ -11,6 +11,7 @@
 #include "recipes/commands/memory_refusal.h"
 #include "recipes/commands/memory_text.h"
 #include "recipes/commands/process.h"
+#include "recipes/commands/tokenizing.h"
 #include "recipes/report/numbers.h"
 #include "recipes/train/last_failure.h"
 #include "recipes/train/measured_peak.h"
@@ -26,13 +27,28 @@ struct OpenedData {
   std::string note;
 };
 
+// Samples are shown, and the vocabulary is told, by data.tokenizer.
+void expect_same_tokenizer(const TokenFile& tokens, const Recipe& recipe,
+                           const Tokenizer& tokenizer) {
+  if (tokens.header().tokenizer == tokenizer.name()) return;
+  throw UsageError(join("data.tokens = ", tokens.path(), " was made with the tokenizer \"",
+                        tokens.header().tokenizer,
+                        "\", but data.tokenizer = ", recipe.data.tokenizer, " is \"",
+                        tokenizer.name(), "\"; give data.tokenizer the one that made the tokens"));
+}
+
 // data.tokens, or data.text through the cache. In an MPI run only one process of a machine may call
 // this at a time.
 OpenedData open_data(Process& process, const Recipe& recipe, const Tokenizer& tokenizer) {
-  if (!recipe.data.tokens.empty()) return {TokenFile::open(process.files, recipe.data.tokens), {}};
+  if (!recipe.data.tokens.empty()) {
+    OpenedData opened{TokenFile::open(process.files, recipe.data.tokens), {}};
+    expect_same_tokenizer(*opened.tokens, recipe, tokenizer);
+    return opened;
+  }
   const std::string cache = process.cache_folder();
   const std::string text = resolve_text(process.files, recipe.data.text, cache, run_program);
-  const CachedTokens cached = cached_tokens(process.files, text, cache, tokenizer);
+  TokenizingBar bar(process);
+  const CachedTokens cached = cached_tokens(process.files, text, cache, tokenizer, bar.options());
   return {TokenFile::open(process.files, cached.path, false), cached.note};
 }
 
@@ -228,7 +244,7 @@ int train_command(Process& process, const CommandLine& given) {
                recipe.parallel.ranks(), " ranks, but the launcher started ", world->size()));
   }
   const bool first = !world || world->rank() == 0;
-  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(recipe.data.tokenizer);
+  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(recipe.data.tokenizer, process.files);
   OpenedData opened;
   in_turn(world.get(), [&] { opened = open_data(process, recipe, *tokenizer); });
   resolve_for_machine(recipe, machine, opened.tokens->header().vocabulary);

@@ -33,7 +33,7 @@ test::FaultCount flip(bool verify) {
   std::string text;
   for (int i = 0; i < 700; ++i) text += std::to_string(i * 7919 % 1000) + " oars ";
   write_whole_atomically(files, "text", text);
-  tokenize_file(files, "text", kPath, *make_tokenizer("bytes"));
+  tokenize_file(files, "text", kPath, *byte_tokenizer());
   const std::vector<std::int32_t> quiet = tokens_of(files, true);
   const std::string bytes = read_whole(files, kPath);
   std::mt19937_64 random(13);

@@ -24,7 +24,7 @@ std::string decoded(Files& files, const std::string& path) {
   const auto file = TokenFile::open(files, path);
   std::vector<std::int32_t> ids(static_cast<std::size_t>(file->count()));
   file->copy(0, file->count(), 256, ids.data());
-  return make_tokenizer("bytes")->decode(ids);
+  return byte_tokenizer()->decode(ids);
 }
 
 TEST(Tokenize, BytesComeBack) {
@@ -35,7 +35,7 @@ TEST(Tokenize, BytesComeBack) {
     text += static_cast<char>(1 + (i * 31 + i / 255) % 255);
   write_whole_atomically(*files, folder / "in", text);
   const auto report =
-      tokenize_file(*files, folder / "in", folder / "out.h5", *make_tokenizer("bytes"));
+      tokenize_file(*files, folder / "in", folder / "out.h5", *byte_tokenizer());
   EXPECT_EQ(report.tokens, static_cast<std::int64_t>(text.size()));
   EXPECT_EQ(report.text_bytes, report.tokens);
   EXPECT_EQ(report.type, "u8");
@@ -46,7 +46,7 @@ TEST(Tokenize, BytesComeBack) {
 TEST(Tokenize, WhatIsNotTextIsNamed) {
   const TemporaryFolder folder;
   const auto files = real_files();
-  const auto bytes = make_tokenizer("bytes");
+  const auto bytes = byte_tokenizer();
   const auto refusal = [&](const std::string& path) {
     return sentence_of([&] { tokenize_file(*files, path, folder / "out.h5", *bytes); });
   };
@@ -68,14 +68,14 @@ TEST(Tokenize, WhatIsNotTextIsNamed) {
   if (::geteuid() != 0) {  // root reads everything
     EXPECT_NE(refusal(folder / "locked").find("Permission denied"), std::string::npos);
   }
-  EXPECT_NE(sentence_of([] { make_tokenizer("gpt2"); }).find("data.tokenizer = gpt2"),
+  EXPECT_NE(sentence_of([&] { make_tokenizer("gpt2", *files); }).find("data.tokenizer = gpt2"),
             std::string::npos);
 }
 
 TEST(TokenCache, IsReusedAndFollowsTheContent) {
   const TemporaryFolder folder;
   const auto files = real_files();
-  const auto bytes = make_tokenizer("bytes");
+  const auto bytes = byte_tokenizer();
   write_whole_atomically(*files, folder / "a", "some text");
   write_whole_atomically(*files, folder / "b", "some text");
   const auto first = cached_tokens(*files, folder / "a", folder / "cache/deep", *bytes);
@@ -94,7 +94,7 @@ TEST(TokenCache, IsReusedAndFollowsTheContent) {
 TEST(TokenCache, ADamagedOneIsRebuiltAndSaidSo) {
   const TemporaryFolder folder;
   const auto files = real_files();
-  const auto bytes = make_tokenizer("bytes");
+  const auto bytes = byte_tokenizer();
   write_whole_atomically(*files, folder / "a", "some text");
   write_whole_atomically(*files, folder / "b", "more text");
   const auto path = cached_tokens(*files, folder / "a", folder / "cache", *bytes).path;
@@ -126,7 +126,7 @@ TEST(TokenCache, ManyWritersRaceWithoutHarm) {
       const std::string failure = sentence_of([&] {
         for (int i = 0; i < 3; ++i) {
           const auto cached =
-              cached_tokens(*files, folder / "a", folder / "cache", *make_tokenizer("bytes"));
+              cached_tokens(*files, folder / "a", folder / "cache", *byte_tokenizer());
           result = decoded(*files, cached.path) == text ? "right" : "wrong";
         }
       });
@@ -145,7 +145,7 @@ TEST(TokenCache, UnderEveryFaultItIsRightOrASentence) {
       ASSERT_LT(k, 500);
       const TemporaryFolder folder;
       write_whole_atomically(*real_files(), folder / "a", "some text");
-      const auto bytes = make_tokenizer("bytes");
+      const auto bytes = byte_tokenizer();
       FaultyFiles faulty({.fault = fault, .at = k});
       try {
         sentence_of([&] { cached_tokens(faulty, folder / "a", folder / "cache", *bytes); });
@@ -216,7 +216,7 @@ TEST(PackageText, TheRealPackageGivesItsText) {
   EXPECT_GT(text.size(), 4100000u);
   EXPECT_EQ(text.substr(0, 60), "In the beginning God created the heaven and the earth.\nAnd t");
   EXPECT_TRUE(text.ends_with("be with you all. Amen.\n"));
-  const auto cached = cached_tokens(*files, path, folder / "cache", *make_tokenizer("bytes"));
+  const auto cached = cached_tokens(*files, path, folder / "cache", *byte_tokenizer());
   EXPECT_EQ(decoded(*files, cached.path), text);
 }
 
@@ -225,7 +225,7 @@ TEST(Tokenize, TheSharedText) {
   const auto files = real_files();
   const std::string input = "../shared/data/tinyshakespeare.txt";
   if (!files->exists(input)) GTEST_SKIP() << input << " is not here";
-  const auto report = tokenize_file(*files, input, folder / "t.h5", *make_tokenizer("bytes"));
+  const auto report = tokenize_file(*files, input, folder / "t.h5", *byte_tokenizer());
   EXPECT_EQ(report.tokens, 1115394);
   EXPECT_EQ(decoded(*files, folder / "t.h5"), read_whole(*files, input));
 }

@@ -28,7 +28,7 @@ std::string decoded(Files& files, const std::string& path) {
   const auto file = TokenFile::open(files, path);
   std::vector<std::int32_t> ids(static_cast<std::size_t>(file->count()));
   file->copy(0, file->count(), 256, ids.data());
-  return make_tokenizer("bytes")->decode(ids);
+  return byte_tokenizer()->decode(ids);
 }
 
 // The text of the token file, "(none)", or the sentence that refuses it.
@@ -67,7 +67,7 @@ struct Tried {
 
 // Replaces a token file by another: old or new, whole, after a power cut; new once it returned.
 Tried replace_under_crashes(const Troubles& troubles = {}) {
-  const auto bytes = make_tokenizer("bytes");
+  const auto bytes = byte_tokenizer();
   const std::string before = some_text('a');
   const std::string after = some_text('b') + "longer";
   Tried tried;
@@ -111,7 +111,7 @@ TEST(TokenizeUnderPowerCuts, PlantedBugsAreFound) {
 // A cache may be lost, never wrong: whatever a power cut left, the next run has the tokens of its
 // text. Counts as lost what was there and had to be rebuilt.
 Tried cache_under_crashes(const Troubles& troubles = {}) {
-  const auto bytes = make_tokenizer("bytes");
+  const auto bytes = byte_tokenizer();
   const std::string text = some_text('a');
   Tried tried;
   bool done = false;
@@ -149,7 +149,7 @@ TEST(TokenCacheUnderPowerCuts, ADamagedOneIsRebuilt) {
 }
 
 TEST(TokenizeUnderStutter, ShortCountsAndInterruptionsChangeNoByte) {
-  const auto bytes = make_tokenizer("bytes");
+  const auto bytes = byte_tokenizer();
   const std::string text = some_text('a');
   SimulatedFiles files;
   write_whole_atomically(files, "text", text);

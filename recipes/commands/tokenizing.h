@@ -1,0 +1,38 @@
+// What the subcommands that tokenize have in common: threads, a bar on standard error, and what a
+// model must have room for.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "framework/data/text_tokens.h"
+#include "recipes/commands/process.h"
+#include "recipes/report/console.h"
+
+namespace trireme {
+
+// Bytes, MB/s and the time that is left: a bar on a live terminal, elsewhere a line each ten
+// seconds. Gone when destroyed.
+class TokenizingBar {
+ public:
+  explicit TokenizingBar(Process& process);
+
+  // On all cores, telling this bar, which must outlive the call.
+  TokenizeOptions options();
+  double seconds() const;
+
+ private:
+  void show(std::int64_t done, std::int64_t all);
+
+  using Clock = std::chrono::steady_clock;
+  Console console_;
+  bool live_;
+  int threads_;
+  Clock::time_point begin_ = Clock::now();
+  double shown_ = 0;  // seconds after begin_
+};
+
+// UsageError unless all ids of the tokenizer are rows of a model with `vocab` of them.
+void expect_room(const Tokenizer& tokenizer, std::int64_t vocab);
+
+}  // namespace trireme
