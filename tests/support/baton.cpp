@@ -66,7 +66,10 @@ std::vector<std::string> StormCount::calls_never_made() const {
 
 Baton::Baton(int ranks, const StormPlan& plan)
     : plan_(plan), key_(key_from_seed(plan.seed).child("baton")) {
-  for (int rank = 0; rank < ranks; ++rank) ranks_.push_back(std::make_unique<Rank>());
+  for (int rank = 0; rank < ranks; ++rank) {
+    ranks_.push_back(std::make_unique<Rank>());
+    ranks_.back()->marked = !plan.from_mark;
+  }
 }
 
 Baton::Baton(int ranks, std::vector<std::uint32_t> script)

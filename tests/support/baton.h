@@ -38,6 +38,7 @@ struct StormPlan {
   int victim = -1;                     // of the world; -1: nobody
   std::int64_t at = 0;                 // at its k-th call after mark(), from 1,
   CallPoint point = CallPoint::kCall;  // at kCall, kStarted or the next kDone
+  bool from_mark = false;              // no call counts before mark()
   bool hangs = false;                  // it never returns, instead of throwing Error
 };
 std::string text_of(const StormPlan& plan);
