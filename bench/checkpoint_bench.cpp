@@ -76,7 +76,8 @@ class RawFile {
   double read_rate() {
     ::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_DONTNEED);
     return rate([&] {
-      move([&](char* buffer, std::int64_t at) { return ::pread(descriptor_, buffer, kBlock, at); });
+      move(kThreads,
+           [&](char* buffer, std::int64_t at) { return ::pread(descriptor_, buffer, kBlock, at); });
     });
   }
 
@@ -87,11 +88,11 @@ class RawFile {
   double rate(const std::function<void()>& work) const {
     return static_cast<double>(blocks_ * kBlock) / timed(work);
   }
-  void move(const std::function<ssize_t(char*, std::int64_t)>& one) {
+  void move(int threads, const std::function<ssize_t(char*, std::int64_t)>& one) {
     std::vector<std::thread> team;
-    for (int t = 0; t < kThreads; ++t)
+    for (int t = 0; t < threads; ++t)
       team.emplace_back([&, t] {
-        for (std::int64_t i = t; i < blocks_; i += kThreads)
+        for (std::int64_t i = t; i < blocks_; i += threads)
           if (one(buffers_[t].get(), i * kBlock) != kBlock) std::abort();
       });
     for (std::thread& thread : team) thread.join();

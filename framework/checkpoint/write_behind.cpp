@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "framework/base/error.h"
 #include "framework/base/storage/content_hash.h"
 
 namespace trireme {
@@ -33,9 +34,9 @@ WriteBehind::WriteBehind(File& file, std::int64_t block_bytes) : file_(file) {
   }
   try {
     for (int i = 0; i < kThreads; ++i) threads_.emplace_back([this] { work(); });
-  } catch (...) {
-    stop();
-    throw;
+  } catch (const std::exception& error) {  // one is enough
+    const std::string reason = reason_of(error);
+    if (threads_.empty()) fail("write ", file_.path(), ": no thread can be started: ", reason);
   }
 }
 
@@ -47,13 +48,13 @@ void WriteBehind::stop() {
     stopping_ = true;
     jobs_.clear();
   }
-  changed_.notify_all();
+  wanted_.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }
 
 std::byte* WriteBehind::take() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !free_.empty() || failure_; });
+  freed_.wait(lock, [this] { return !free_.empty() || failure_; });
   if (failure_) std::rethrow_exception(failure_);
   std::byte* block = free_.back();
   free_.pop_back();
@@ -68,19 +69,19 @@ void WriteBehind::write(const void* from, std::int64_t bytes, std::int64_t offse
     const std::lock_guard lock(mutex_);
     jobs_.push_back({block, bytes, offset, std::move(written)});
   }
-  changed_.notify_all();
+  wanted_.notify_one();
 }
 
 void WriteBehind::drain() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return free_.size() == blocks_.size() || failure_; });
+  freed_.wait(lock, [this] { return free_.size() == blocks_.size() || failure_; });
   if (failure_) std::rethrow_exception(failure_);
 }
 
 void WriteBehind::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
+    wanted_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
     if (jobs_.empty()) return;
     const Job job = std::move(jobs_.front());
     jobs_.pop_front();
@@ -96,7 +97,7 @@ void WriteBehind::work() {
     lock.lock();
     free_.push_back(job.block);
     if (failure && !failure_) failure_ = failure;
-    changed_.notify_all();
+    freed_.notify_all();
   }
 }
 

@@ -22,8 +22,8 @@ namespace trireme {
 
 class WriteBehind {
  public:
-  static constexpr int kBlocks = 4;
-  static constexpr int kThreads = 2;
+  static constexpr int kBlocks = 6;
+  static constexpr int kThreads = 3;
 
   // `file` must outlive it.
   WriteBehind(File& file, std::int64_t block_bytes);
@@ -58,7 +58,7 @@ class WriteBehind {
   File& file_;
   std::vector<Block> blocks_;
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable wanted_, freed_;  // there is a job, or the end; a block came back
   std::vector<std::byte*> free_;
   std::deque<Job> jobs_;
   std::exception_ptr failure_;
