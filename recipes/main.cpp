@@ -83,6 +83,7 @@ int dispatch(Process& process, const CommandLine& line) {
   find_command(line.command);
   if (line.command == "train") return train_command(process, line);
   if (line.command == "tokenize") return tokenize_command(process, line);
+  if (line.command == "tokenizer") return tokenizer_command(process, line);
   if (line.command == "report") return report_command(process, line);
   if (line.command == "generate") return generate_command(process, line);
   if (line.command == "checkpoint") return checkpoint_command(process, line);
@@ -154,6 +155,7 @@ int run_program(int argc, char** argv) {
                                 .columns_now = terminal_columns};
   Process process{.environment = variables,
                   .terminal = terminal,
+                  .color_out = terminal.color() && isatty(STDOUT_FILENO) == 1,
                   .out = std::cout,
                   .err = std::cerr,
                   .files = *files,

@@ -24,7 +24,8 @@ constexpr std::array<Command, 14> kCommands{{
     {"report", "report FOLDER...", "show runs side by side and compare their losses", true},
     {"checkpoint", "checkpoint inspect|verify|diff FOLDER...", "look into checkpoints", true},
     {"data", "data", "inspect token files", false},
-    {"tokenizer", "tokenizer", "make a tokenizer", false},
+    {"tokenizer", "tokenizer train|show ...", "make a tokenizer, or show the tokens of a text",
+     true},
     {"bench", "bench", "measure this machine", false},
     {"doctor", "doctor", "look at this machine: CPU, memory, MPI, disk, versions", true},
 }};

@@ -37,6 +37,8 @@ std::vector<Option> options_of(const std::string& command) {
   if (command == "memory") add("explain", false);
   if (command == "train")
     for (const char* name : {"resume", "restart"}) add(name, false);
+  if (command == "tokenizer")
+    for (const char* name : {"vocab", "split"}) add(name, true);
   if (command == "generate")
     for (const char* name : {"prompt", "tokens", "temperature", "top_k", "seed"}) add(name, true);
   return options;

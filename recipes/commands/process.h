@@ -20,6 +20,7 @@ namespace trireme {
 struct Process {
   std::map<std::string, std::string> environment;
   TerminalTraits terminal;  // of standard error
+  bool color_out = false;   // results go to a terminal that shows colours
   std::ostream& out;        // results
   std::ostream& err;        // progress and logs
   Files& files;
@@ -44,6 +45,7 @@ int doctor_command(Process& process, const CommandLine& line);
 int generate_command(Process& process, const CommandLine& line);
 int checkpoint_command(Process& process, const CommandLine& line);
 int report_command(Process& process, const CommandLine& line);
+int tokenizer_command(Process& process, const CommandLine& line);
 
 // Options of a subcommand that are no recipe keys, beside --json.
 std::vector<Option> options_of(const std::string& command);
