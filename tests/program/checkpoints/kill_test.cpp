@@ -17,31 +17,85 @@ const Words kLayout = {"--parallel.data=2", "--zero.stage=2", "--train.evaluate_
 std::size_t steps_of(const std::string& folder) { return column(folder, "loss").size(); }
 
 // Kills at seeded moments, a seeded number of looks after a seeded number of new lines.
-TEST(Kill, TwentyTimesAndTheRunIsTheQuietOne) {
-  const TinyRun run;
+void expect_the_quiet_run(const TinyRun& run, int kills, unsigned seed, const Words& flags) {
   const Words all = kLayout + Words{"--train.steps=150"};
   ASSERT_EQ(run_to_end(run.train(all)).code, 0);
   const std::string folder = run / "killed";
   const Words hunted =
-      all + Words{"--train.folder=" + folder, "--train.checkpoint_every=2", "--resume"};
-  std::mt19937 random(20);
-  int kills = 0;
-  for (; kills < 20; ++kills) {
+      all + flags + Words{"--train.folder=" + folder, "--train.checkpoint_every=2", "--resume"};
+  std::mt19937 random(seed);
+  for (int kill = 0; kill < kills; ++kill) {
     StartedProgram program(run.train(hunted));
     const std::size_t lines = steps_of(folder) + random() % 4;
     int looks = static_cast<int>(random() % 12);
     ASSERT_TRUE(program.wait_until(
         [&] { return fs::exists(folder) && steps_of(folder) >= lines && looks-- <= 0; }));
     program.signal(SIGKILL);
-    ASSERT_EQ(program.end().code, 128 + SIGKILL) << "it had ended: kill " << kills;
+    ASSERT_EQ(program.end().code, 128 + SIGKILL) << "it had ended: kill " << kill;
   }
   const ProgramEnd end = run_to_end(run.train(hunted));
   ASSERT_EQ(end.code, 0) << end.err;
-  EXPECT_EQ(kills, 20);
   EXPECT_EQ(columns(folder), columns(run.folder()));
   EXPECT_EQ(run_to_end({program(), "checkpoint", "verify", folder}).code, 0);
   for (const auto& entry : fs::recursive_directory_iterator(folder))
     EXPECT_EQ(entry.path().filename().string().find(".tmp"), std::string::npos) << entry.path();
+}
+
+TEST(Kill, TwentyTimesAndTheRunIsTheQuietOne) { expect_the_quiet_run(TinyRun(), 20, 20, {}); }
+
+TEST(Kill, AlsoWhileCheckpointsAreWrittenInTheBackground) {
+  expect_the_quiet_run(TinyRun(), 10, 21, {"--train.async_checkpoint=true"});
+}
+
+// Killed with a save in flight for certain: its folder is there, the disk holds it up.
+TEST(Kill, InTheMiddleOfABackgroundWriteTheOlderOneIsFound) {
+  const TinyRun run;
+  const Words all = kLayout + Words{"--train.steps=1000000", "--train.checkpoint_every=2",
+                                    "--train.async_checkpoint=true", "--train.log_every=100000"};
+  const std::string checkpoints = run.folder() + "/checkpoints";
+  int caught = 0;
+  for (int tries = 0; tries < 40 && caught < 3; ++tries) {
+    StartedProgram program(run.train(all + Words{"--resume"}));
+    const std::size_t lines = steps_of(run.folder()) + 2;
+    const auto saving = [&] {
+      if (!fs::exists(checkpoints)) return false;
+      for (const auto& entry : fs::directory_iterator(checkpoints))
+        if (entry.path().filename().string().ends_with(".tmp-saving")) return true;
+      return false;
+    };
+    ASSERT_TRUE(program.wait_until([&] {
+      return steps_of(run.folder()) >= lines && fs::exists(checkpoints + "/latest") && saving();
+    }));
+    program.signal(SIGKILL);
+    ASSERT_EQ(program.end().code, 128 + SIGKILL);
+    caught += saving() ? 1 : 0;
+    // Half of it is no checkpoint; the one before is whole.
+    ASSERT_EQ(run_to_end({testing::program(), "checkpoint", "verify", run.folder()}).code, 0);
+  }
+  EXPECT_EQ(caught, 3);
+  const std::size_t done = steps_of(run.folder());
+  const ProgramEnd end = run_to_end(run.train(
+      kLayout + Words{"--train.steps=" + std::to_string(done + 3), "--train.checkpoint_every=2",
+                      "--train.async_checkpoint=true", "--resume"}));
+  ASSERT_EQ(end.code, 0) << end.err;
+  EXPECT_NE(end.err.find("resumed from "), std::string::npos) << end.err;
+  for (const auto& entry : fs::directory_iterator(checkpoints))
+    EXPECT_FALSE(entry.path().filename().string().ends_with(".tmp-saving")) << entry.path();
+}
+
+TEST(Kill, StatesOnDiskAreSavedWhileTrainingWaitsAndThatIsSaid) {
+  const TinyRun run;
+  const ProgramEnd end = run_to_end(run.train(
+      {"--parallel.data=2", "--zero.stage=1", "--offload.optimizer=disk", "--train.steps=4",
+       "--train.checkpoint_every=2", "--train.async_checkpoint=true"}));
+  ASSERT_EQ(end.code, 0) << end.err;
+  EXPECT_NE(end.err.find("training waits for every checkpoint all the same: offload.optimizer = "
+                         "disk"),
+            std::string::npos)
+      << end.err;
+  const ProgramEnd without = run_to_end(run.train({"--train.async_checkpoint=true"}));
+  EXPECT_EQ(without.code, 2);
+  EXPECT_NE(without.err.find("needs train.checkpoint_every"), std::string::npos) << without.err;
 }
 
 TEST(Kill, ASignalEndsWithACheckpointThatGoesOn) {

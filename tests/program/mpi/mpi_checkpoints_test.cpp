@@ -64,6 +64,30 @@ TEST(MpiCheckpoints, KilledJobsGoOn) {
   EXPECT_EQ(columns(folder), columns(run.folder()));
 }
 
+// Four processes, each with a thread that writes: the same files as when training waits.
+TEST(MpiCheckpoints, InTheBackgroundTheyAreTheSame) {
+  const TinyRun run;
+  const Words all = kAll + Words{"--parallel.data=2", "--parallel.tensor=2", "--zero.stage=2",
+                                 "--train.steps=7", "--train.keep=10"};
+  const ProgramEnd waited = run_to_end(run.train_mpi(4, all));
+  ASSERT_EQ(waited.code, 0) << waited.err;
+  const std::string flown = run / "flown";
+  const ProgramEnd end = run_to_end(
+      run.train_mpi(4, all + Words{"--train.async_checkpoint=true", "--train.folder=" + flown}));
+  ASSERT_EQ(end.code, 0) << end.err;
+  EXPECT_EQ(columns(flown), columns(run.folder()));
+  int files = 0;
+  for (const char* step : {"2", "4", "6", "7"})
+    for (const char* rank : {"0", "1", "2", "3"}) {
+      const std::string name =
+          std::string("/checkpoints/step-00000") + step + "/ranks-" + rank + ".h5";
+      EXPECT_EQ(text_of_file(flown + name), text_of_file(run.folder() + name)) << name;
+      files += text_of_file(flown + name).empty() ? 0 : 1;
+    }
+  EXPECT_EQ(files, 16);
+  EXPECT_EQ(run_to_end({program(), "checkpoint", "verify", flown}).code, 0);
+}
+
 TEST(MpiCheckpoints, OneRankIsAskedAndAllSave) {
   const TinyRun run;
   StartedProgram job(run.train_mpi(
