@@ -5,6 +5,7 @@
 
 #include "framework/autograd/ops.h"
 #include "framework/base/error.h"
+#include "framework/nn/norm.h"
 
 namespace trireme {
 
@@ -50,6 +51,14 @@ std::vector<ColumnPart> qkv_parts(const TensorGroup& group, const std::string& n
           kv_part(group, name + ".v", o)};
 }
 
+std::unique_ptr<Parameter> head_norm_weight(const TensorGroup& group, const std::string& name,
+                                            const AttentionOptions& o) {
+  if (!o.qk_norm) return nullptr;
+  return std::make_unique<Parameter>(
+      replicated_vector(name + ".weight", o.head_dim, {Init::Kind::kOnes},
+                        group.size() > 1 ? SumGroup::kTensor : SumGroup::kNone, group.rank() == 0));
+}
+
 }  // namespace
 
 SelfAttention::SelfAttention(const TensorGroup& group, const std::string& name,
@@ -60,8 +69,13 @@ SelfAttention::SelfAttention(const TensorGroup& group, const std::string& name,
       local_heads_(o.heads / group.size()),
       local_kv_heads_(std::max<std::int64_t>(1, o.kv_heads / group.size())),
       qkv_(group,
-           {.name = name + ".qkv", .inputs = o.columns, .bias = o.bias, .init_std = o.init_std},
+           {.name = name + ".qkv",
+            .inputs = o.columns,
+            .bias = o.bias || o.qkv_bias,
+            .init_std = o.init_std},
            qkv_parts(group, name, o)),
+      query_norm_(head_norm_weight(group, name + ".q_norm", o)),
+      key_norm_(head_norm_weight(group, name + ".k_norm", o)),
       output_(group,
               {.name = name + ".output",
                .inputs = o.heads * o.head_dim,
@@ -71,17 +85,29 @@ SelfAttention::SelfAttention(const TensorGroup& group, const std::string& name,
 
 void SelfAttention::visit(const ParameterFn& fn) {
   qkv_.visit(fn);
+  if (query_norm_) {
+    fn(*query_norm_);
+    fn(*key_norm_);
+  }
   output_.visit(fn);
 }
 
 Var SelfAttention::forward(const Context& ctx, const Var& x) {
   Var qkv = qkv_.forward(ctx, x);  // (R, (H + 2G) / t * D)
+  if (query_norm_)
+    qkv = head_norm(ctx, qkv,
+                    {.heads = local_heads_,
+                     .kv_heads = local_kv_heads_,
+                     .head_dim = options_.head_dim,
+                     .eps = options_.norm_eps},
+                    *query_norm_, *key_norm_);
   if (options_.rotary)
     qkv = rotary(ctx, qkv,
                  {.tokens = ctx.tokens,
                   .heads = local_heads_ + local_kv_heads_,
                   .head_dim = options_.head_dim,
-                  .theta = options_.rope_theta});
+                  .theta = options_.rope_theta,
+                  .scaling = options_.rope_scaling});
   Var y = attention(ctx, qkv,
                     {.batch = ctx.samples,
                      .tokens = ctx.tokens,
@@ -91,7 +117,8 @@ Var SelfAttention::forward(const Context& ctx, const Var& x) {
                      .scale = 1.0 / std::sqrt(static_cast<double>(options_.head_dim)),
                      .first_sample = ctx.first_sample,
                      .first_head = local_heads_ * group_.rank(),
-                     .total_heads = options_.heads},
+                     .total_heads = options_.heads,
+                     .window = options_.window},
                     options_.dropout, RngKey{}.child(name_).value);
   return output_.forward(ctx, y);
 }

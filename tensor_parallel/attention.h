@@ -14,17 +14,26 @@ namespace trireme {
 struct AttentionOptions {
   std::int64_t columns = 0;  // C
   std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
-  bool bias = false;
+  bool bias = false;      // of the output projection, and of q, k, v
+  bool qkv_bias = false;  // of q, k, v although there is no other
+  // RMS norm of each query and key head before positions rotate them; weights `name`.q_norm.weight
+  // and `name`.k_norm.weight, (head_dim).
+  bool qk_norm = false;
+  double norm_eps = 1e-6;  // of qk_norm
   bool rotary = false;
   double rope_theta = 10000.0;
-  double dropout = 0;  // of attention probabilities
+  RopeScaling rope_scaling = {};
+  std::int64_t window = 0;  // tokens that a query sees, itself included; 0 = all before it
+  double dropout = 0;       // of attention probabilities
   double init_std = 0.02, output_init_std = 0.02;
   bool sequence_parallel = false;
 };
 
 // The fused projection is [H / t query heads | key heads | value heads]. With G >= t the G
 // key/value heads are cut; with G < t each is held by t / G neighbouring ranks, whose weight
-// gradients are summed (SumGroup::kKvReplicas).
+// gradients are summed (SumGroup::kKvReplicas). Weights of qk_norm are whole on every rank, but
+// each applies them to its own heads: their gradients are always summed over the tensor ranks. That
+// holds for replicated key heads, too: a replica's gradient comes from its own query heads.
 class SelfAttention : public Module {
  public:
   // Throws Error, naming the legal sizes, when heads or kv_heads cannot be cut.
@@ -39,6 +48,7 @@ class SelfAttention : public Module {
   std::string name_;
   std::int64_t local_heads_, local_kv_heads_;
   ColumnLinear qkv_;
+  std::unique_ptr<Parameter> query_norm_, key_norm_;
   RowLinear output_;
 };
 

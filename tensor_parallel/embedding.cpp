@@ -2,9 +2,11 @@
 #include "tensor_parallel/embedding.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "framework/autograd/ops.h"
 #include "framework/base/error.h"
+#include "framework/base/rounding.h"
 
 namespace trireme {
 
@@ -19,6 +21,17 @@ ParameterSpec position_table(const TensorGroup& group, const EmbeddingOptions& o
           .shape = section.logical,
           .sections = {section},
           .init = {Init::Kind::kNormal, options.init_std}};
+}
+
+// In place if nobody else holds it.
+Tensor scaled(const Context& ctx, Tensor x, double factor) {
+  if (!x.sole_owner()) {
+    Tensor copy = ctx.backend.allocate(x.shape(), x.dtype(), MemoryKind::kActivations);
+    ctx.backend.kernels()->cast(x, copy);
+    x = std::move(copy);
+  }
+  ctx.backend.kernels()->scale(x, factor);
+  return x;
 }
 
 }  // namespace
@@ -49,6 +62,8 @@ VocabEmbedding::VocabEmbedding(const TensorGroup& group, const EmbeddingOptions&
       options_(options),
       table_(vocab_table(group, options.name + ".table", options.vocab, options.columns,
                          options.init_std, options.table_sum, true)) {
+  check(!options.scaled || options.positions == 0,
+        "embedding: rows cannot be scaled beside learned positions");
   if (options.positions > 0)
     positions_ = std::make_unique<Parameter>(position_table(group, options));
 }
@@ -67,6 +82,7 @@ Var VocabEmbedding::forward(const Context& ctx, const Var& ids) {
                                    partial);
   Tensor x = sum_forward(ctx, group_, partial);
   const std::int64_t first_row = shards_rows(ctx, group_) ? group_.rank() * x.rows() : 0;
+  if (options_.scaled) ctx.backend.kernels()->scale(x, factor(ctx));
   if (positions_)
     ctx.backend.kernels()->add_positions(positions_->value, ctx.tokens, first_row, 0, x);
   Var out = make_var(x, ctx.tape && wants_grad(*this));
@@ -77,11 +93,26 @@ Var VocabEmbedding::forward(const Context& ctx, const Var& ids) {
                   .first_row = first_global_row(ctx, group_, x.rows(), ctx.tokens)});
 }
 
+double VocabEmbedding::factor(const Context& ctx) const {
+  const double root = std::sqrt(static_cast<double>(options_.columns));
+  switch (ctx.compute) {
+    case DType::kBF16:
+      return static_cast<float>(round_to_bf16(root));
+    case DType::kF16:
+      return static_cast<float>(round_to_f16(root));
+    case DType::kF32:
+      return static_cast<float>(root);
+    default:
+      return root;
+  }
+}
+
 void VocabEmbedding::record(const Context& ctx, const Var& ids, const Var& out,
                             std::int64_t first_row) {
   ctx.tape->record([this, ctx, ids = ids.value, first_row, shape = out.value.shape(),
                     slot = out.grad] {
     Tensor dy = take_or_zeros(ctx, *slot, shape, ctx.wide());
+    if (options_.scaled) dy = scaled(ctx, std::move(dy), factor(ctx));
     Tensor whole = whole_gradient(ctx, group_, dy);
     ctx.tape->later([this, ctx, ids, first_row, dy, whole] {
       if (table_.spec().trainable)

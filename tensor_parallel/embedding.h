@@ -25,6 +25,9 @@ struct EmbeddingOptions {
   std::string name = "embedding";
   std::int64_t vocab = 0, columns = 0;
   std::int64_t positions = 0;  // rows of a learned position table; 0 = none
+  // Token rows are multiplied by sqrt(columns), rounded to the compute type first, as transformers
+  // does for Gemma (the product stays in the stream's wide type). Not with learned positions.
+  bool scaled = false;
   double init_std = 0.02;
   double dropout = 0;
   bool sequence_parallel = false;  // gradients of positions will be summed over the tensor ranks
@@ -41,6 +44,7 @@ class VocabEmbedding : public Module {
 
  private:
   void record(const Context& ctx, const Var& ids, const Var& out, std::int64_t first_row);
+  double factor(const Context& ctx) const;  // of the rows
 
   TensorGroup group_;
   EmbeddingOptions options_;

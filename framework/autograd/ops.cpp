@@ -91,12 +91,12 @@ Tensor layer_norm_again(Backend& backend, const Tensor& x, Parameter& weight, Pa
   return y;
 }
 
-Tensor rms_norm_again(Backend& backend, const Tensor& x, Parameter& weight, double eps,
+Tensor rms_norm_again(Backend& backend, const Tensor& x, Parameter& weight, const RmsNorm& n,
                       DType compute) {
   Tensor y = backend.allocate(x.shape(), compute, MemoryKind::kActivations);
   Tensor stats =
       backend.allocate({x.rows(), 1}, accumulation_type(compute), MemoryKind::kActivations);
-  backend.kernels()->rms_norm(x, weight.value, eps, y, stats);
+  backend.kernels()->rms_norm(x, weight.value, n, y, stats);
   return y;
 }
 
@@ -140,25 +140,50 @@ Var layer_norm(const Context& ctx, const Var& x, Parameter& weight, Parameter& b
   return out;
 }
 
-Var rms_norm(const Context& ctx, const Var& x, Parameter& weight, double eps) {
+Var rms_norm(const Context& ctx, const Var& x, Parameter& weight, const RmsNorm& n) {
   Tensor y = activations(ctx, x.value.shape(), ctx.compute);
   Tensor stats = activations(ctx, {x.value.rows(), 1}, ctx.wide());
-  ctx.backend.kernels()->rms_norm(x.value, weight.value, eps, y, stats);
+  ctx.backend.kernels()->rms_norm(x.value, weight.value, n, y, stats);
   Var out = make_var(y, ctx.tape && (x.wants_grad() || weight.spec().trainable));
   if (!out.wants_grad()) return out;
   if (ctx.remake_cheap_outputs)
-    out.remake = [&backend = ctx.backend, x = x.value, &weight, eps, compute = ctx.compute] {
-      return rms_norm_again(backend, x, weight, eps, compute);
+    out.remake = [&backend = ctx.backend, x = x.value, &weight, n, compute = ctx.compute] {
+      return rms_norm_again(backend, x, weight, n, compute);
     };
-  ctx.tape->record([&backend = ctx.backend, x, &weight, stats, slot = out.grad, wide = ctx.wide()] {
+  ctx.tape->record(
+      [&backend = ctx.backend, x, &weight, n, stats, slot = out.grad, wide = ctx.wide()] {
+        Tensor dy = slot->take();
+        if (!dy) return;
+        GradSlot unused;
+        DxTarget to = dx_target(backend, x.grad ? *x.grad : unused, x.value.shape(), wide);
+        GradTarget dw = grad_target(backend, weight, wide);
+        backend.train_kernels()->rms_norm_backward(x.value, weight.value, n, stats, dy, to.dx,
+                                                   to.accumulate, dw.grad, dw.accumulate);
+        if (x.grad) x.grad->add(backend, std::move(to.dx));
+      });
+  return out;
+}
+
+Var head_norm(const Context& ctx, const Var& qkv, const HeadNorm& n, Parameter& query_weight,
+              Parameter& key_weight) {
+  Tensor y = activations(ctx, qkv.value.shape(), qkv.value.dtype());
+  Tensor stats = activations(ctx, {qkv.value.rows(), n.heads + n.kv_heads}, ctx.wide());
+  ctx.backend.kernels()->head_norm(n, qkv.value, query_weight.value, key_weight.value, y, stats);
+  Var out = make_var(y, ctx.tape && (qkv.wants_grad() || query_weight.spec().trainable ||
+                                     key_weight.spec().trainable));
+  if (!out.wants_grad()) return out;
+  ctx.tape->record([&backend = ctx.backend, qkv, n, &query_weight, &key_weight, stats,
+                    slot = out.grad, wide = ctx.wide()] {
     Tensor dy = slot->take();
     if (!dy) return;
-    GradSlot unused;
-    DxTarget to = dx_target(backend, x.grad ? *x.grad : unused, x.value.shape(), wide);
-    GradTarget dw = grad_target(backend, weight, wide);
-    backend.train_kernels()->rms_norm_backward(x.value, weight.value, stats, dy, to.dx,
-                                               to.accumulate, dw.grad, dw.accumulate);
-    if (x.grad) x.grad->add(backend, std::move(to.dx));
+    Tensor dqkv =
+        dy.sole_owner() ? dy : backend.allocate(dy.shape(), dy.dtype(), MemoryKind::kActivations);
+    GradTarget dq = grad_target(backend, query_weight, wide);
+    GradTarget dk = grad_target(backend, key_weight, wide);
+    backend.train_kernels()->head_norm_backward(n, qkv.value, query_weight.value, key_weight.value,
+                                                stats, dy, dqkv, dq.grad, dq.accumulate, dk.grad,
+                                                dk.accumulate);
+    if (qkv.grad) qkv.grad->add(backend, std::move(dqkv));
   });
   return out;
 }

@@ -16,7 +16,11 @@ Var add(const Context& ctx, const Var& a, const Var& b);
 
 // Norms over the columns, x (R, C) stream -> (R, C) compute; statistics in the wide type.
 Var layer_norm(const Context& ctx, const Var& x, Parameter& weight, Parameter& bias, double eps);
-Var rms_norm(const Context& ctx, const Var& x, Parameter& weight, double eps);
+Var rms_norm(const Context& ctx, const Var& x, Parameter& weight, const RmsNorm& n);
+// Norms query and key heads of qkv (R, (H + 2G) * D), before positions rotate them. The heads are
+// this rank's, so the weights' gradients are partial sums over the tensor ranks.
+Var head_norm(const Context& ctx, const Var& qkv, const HeadNorm& n, Parameter& query_weight,
+              Parameter& key_weight);
 
 // (R, F) -> (R, F), or gated (R, 2F) -> (R, F).
 Var activation(const Context& ctx, const Var& x, Activation act, bool gated);

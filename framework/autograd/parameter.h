@@ -23,7 +23,7 @@ namespace trireme {
 // The group of ranks over which a gradient must be summed besides the data axis.
 enum class SumGroup : std::uint8_t {
   kNone,
-  kTensor,      // replicated over tensor ranks but used on sequence shards
+  kTensor,      // replicated over tensor ranks but used on own sequence shards or own heads
   kKvReplicas,  // a key/value head held by several tensor ranks
   kEnds,        // tied embedding on the first and last pipeline stage
 };

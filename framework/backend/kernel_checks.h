@@ -44,6 +44,11 @@ void layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& st
 void rms_norm(const Tensor& x, const Tensor& weight, const Tensor& y, const Tensor& stats);
 void rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& stats, const Tensor& dy,
                        const Tensor& dx, const Tensor& dweight);
+void head_norm(const HeadNorm& n, const Tensor& qkv, const Tensor& query_weight,
+               const Tensor& key_weight, const Tensor& y, const Tensor& stats);
+void head_norm_backward(const HeadNorm& n, const Tensor& qkv, const Tensor& query_weight,
+                        const Tensor& key_weight, const Tensor& stats, const Tensor& dy,
+                        const Tensor& dqkv, const Tensor& dquery_weight, const Tensor& dkey_weight);
 
 void activation(bool gated, const Tensor& x, const Tensor& y);
 void activation_backward(bool gated, const Tensor& x, const Tensor& dy, const Tensor& dx);

@@ -55,6 +55,7 @@ void heads(std::string_view op, const Attention& a, const Tensor& qkv) {
   positive(op, "kv_heads", a.kv_heads);
   positive(op, "heads", a.heads);
   positive(op, "head_dim", a.head_dim);
+  not_negative(op, "window", a.window);
   check(a.heads % a.kv_heads == 0, op, ": ", a.heads, " query heads cannot share ", a.kv_heads,
         " key/value heads evenly");
   matrix(op, "qkv", qkv, a.batch * a.tokens, (a.heads + 2 * a.kv_heads) * a.head_dim);
@@ -106,6 +107,47 @@ void rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& stat
   parameter_gradient("rms_norm_backward", "dweight", dweight, dy);
 }
 
+namespace {
+
+void normed_heads(std::string_view op, const HeadNorm& n, const Tensor& qkv,
+                  const Tensor& query_weight, const Tensor& key_weight, const Tensor& y,
+                  std::string_view y_name, const Tensor& stats) {
+  positive(op, "heads", n.heads);
+  positive(op, "kv_heads", n.kv_heads);
+  positive(op, "head_dim", n.head_dim);
+  floating(op, "qkv", qkv);
+  matrix(op, "qkv", qkv, qkv.rows(), (n.heads + 2 * n.kv_heads) * n.head_dim);
+  floating(op, "query_weight", query_weight);
+  floating(op, "key_weight", key_weight);
+  count(op, "query_weight", query_weight, n.head_dim);
+  count(op, "key_weight", key_weight, n.head_dim);
+  type(op, y_name, y, qkv.dtype());
+  matrix(op, y_name, y, qkv.rows(), qkv.columns());
+  type(op, "stats", stats, accumulation_type(qkv.dtype()));
+  count(op, "stats", stats, qkv.rows() * (n.heads + n.kv_heads));
+}
+
+}  // namespace
+
+void head_norm(const HeadNorm& n, const Tensor& qkv, const Tensor& query_weight,
+               const Tensor& key_weight, const Tensor& y, const Tensor& stats) {
+  normed_heads("head_norm", n, qkv, query_weight, key_weight, y, "y", stats);
+}
+
+void head_norm_backward(const HeadNorm& n, const Tensor& qkv, const Tensor& query_weight,
+                        const Tensor& key_weight, const Tensor& stats, const Tensor& dy,
+                        const Tensor& dqkv, const Tensor& dquery_weight,
+                        const Tensor& dkey_weight) {
+  constexpr std::string_view kOp = "head_norm_backward";
+  normed_heads(kOp, n, qkv, query_weight, key_weight, dy, "dy", stats);
+  type(kOp, "dqkv", dqkv, qkv.dtype());
+  matrix(kOp, "dqkv", dqkv, qkv.rows(), qkv.columns());
+  family(kOp, "dquery_weight", dquery_weight, "dy", dy);
+  family(kOp, "dkey_weight", dkey_weight, "dy", dy);
+  count(kOp, "dquery_weight", dquery_weight, n.head_dim);
+  count(kOp, "dkey_weight", dkey_weight, n.head_dim);
+}
+
 void rotary(const Rotary& r, const Tensor& x) {
   floating("rotary", "x", x);
   positive("rotary", "tokens", r.tokens);
@@ -116,6 +158,10 @@ void rotary(const Rotary& r, const Tensor& x) {
   check(r.heads * r.head_dim <= x.columns(), "rotary: ", r.heads, " heads of ", r.head_dim,
         " do not fit the ", x.columns(), " columns of x");
   check(r.theta > 0.0, "rotary: theta is ", r.theta, "; it must be positive");
+  const RopeScaling& s = r.scaling;
+  check(s.factor > 0 && s.low > 0 && s.high > s.low && s.original > 0, "rotary: scaling by factor ",
+        s.factor, " with low ", s.low, ", high ", s.high, " and original ", s.original,
+        "; all must be positive, and high above low");
 }
 
 void attention(const Attention& a, const Tensor& qkv, const Tensor& out, const Tensor& lse) {

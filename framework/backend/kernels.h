@@ -23,6 +23,7 @@
 #include <optional>
 #include <span>
 
+#include "framework/backend/rope.h"
 #include "framework/base/random.h"
 #include "framework/base/tensor.h"
 
@@ -63,16 +64,32 @@ struct Attention {
   double scale = 1.0;
   std::optional<Dropout> dropout = {};
   std::int64_t first_sample = 0, first_head = 0, total_heads = 0;
+  std::int64_t window = 0;  // query i sees keys i - window + 1 .. i; 0 = all up to i
 };
 
 // Rotates pairs (i, i + D/2) of the first `heads` heads of each row in place by angle position *
-// theta^(-2i/D) (the Llama / Hugging Face "half" pairing). position of row r = first_position + r %
-// tokens. `inverse` rotates back: the backward pass. Angles and products in f64 for f64, f32
-// otherwise (the angle itself is formed in f64).
+// frequency, where frequency = theta^(-2i/D), scaled (the Llama / Hugging Face "half" pairing).
+// position of row r = first_position + r % tokens. `inverse` rotates back: the backward pass.
+// Angles and products in f64 for f64, f32 otherwise (the angle itself is formed in f64).
 struct Rotary {
   std::int64_t tokens = 0, heads = 0, head_dim = 0, first_position = 0;
   double theta = 10000.0;
+  RopeScaling scaling = {};
   bool inverse = false;
+};
+
+// RMS norm: y = x * rstd * (weight + weight_offset) with rstd = 1 / sqrt(mean(x^2) + eps). An
+// offset of 1 is Gemma's form, whose stored weights start at 0.
+struct RmsNorm {
+  RmsNorm(double e, double offset = 0.0) : eps(e), weight_offset(offset) {}  // NOLINT: eps alone
+  double eps, weight_offset;
+};
+
+// RMS norm of each query and key head of packed projections, over its D elements: rows as in
+// Attention, one weight (D) for all query heads and one for all key heads.
+struct HeadNorm {
+  std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  double eps = 1e-6;
 };
 
 // Vocabulary-parallel cross-entropy, this rank's columns. Column c is token first_column + c;
@@ -115,9 +132,13 @@ class Kernels {
   // floating type, y compute.
   virtual void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
                           const Tensor& y, const Tensor& stats) = 0;
-  // y = x * rstd * weight with rstd = 1 / sqrt(mean(x^2) + eps); stats (R, 1) wide: rstd.
-  virtual void rms_norm(const Tensor& x, const Tensor& weight, double eps, const Tensor& y,
+  // stats (R, 1) wide: rstd.
+  virtual void rms_norm(const Tensor& x, const Tensor& weight, const RmsNorm& n, const Tensor& y,
                         const Tensor& stats) = 0;
+  // y = qkv with query and key heads normalised, value heads as they are; stats (R, H + G) wide:
+  // rstd of each head. y is another tensor than qkv.
+  virtual void head_norm(const HeadNorm& n, const Tensor& qkv, const Tensor& query_weight,
+                         const Tensor& key_weight, const Tensor& y, const Tensor& stats) = 0;
 
   // y (R, F) = act(x) for x (R, F); gated: y = act(gate) * up for x (R, 2F) = [gate | up].
   virtual void activation(Activation act, bool gated, const Tensor& x, const Tensor& y) = 0;
@@ -170,9 +191,15 @@ class TrainKernels {
   virtual void layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& stats,
                                    const Tensor& dy, const Tensor& dx, bool accumulate_dx,
                                    const Tensor& dweight, const Tensor& dbias, bool accumulate) = 0;
-  virtual void rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& stats,
-                                 const Tensor& dy, const Tensor& dx, bool accumulate_dx,
-                                 const Tensor& dweight, bool accumulate) = 0;
+  virtual void rms_norm_backward(const Tensor& x, const Tensor& weight, const RmsNorm& n,
+                                 const Tensor& stats, const Tensor& dy, const Tensor& dx,
+                                 bool accumulate_dx, const Tensor& dweight, bool accumulate) = 0;
+  // dqkv may be dy. dquery_weight, dkey_weight (D).
+  virtual void head_norm_backward(const HeadNorm& n, const Tensor& qkv, const Tensor& query_weight,
+                                  const Tensor& key_weight, const Tensor& stats, const Tensor& dy,
+                                  const Tensor& dqkv, const Tensor& dquery_weight,
+                                  bool accumulate_query, const Tensor& dkey_weight,
+                                  bool accumulate_key) = 0;
   // dx of activation(act, gated, x, y). dx may alias x.
   virtual void activation_backward(Activation act, bool gated, const Tensor& x, const Tensor& dy,
                                    const Tensor& dx) = 0;

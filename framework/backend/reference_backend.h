@@ -31,8 +31,11 @@ class ReferenceKernels final : public Kernels {
   // reference_norm.cpp
   void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
                   const Tensor& y, const Tensor& stats) override;
-  void rms_norm(const Tensor& x, const Tensor& weight, double eps, const Tensor& y,
+  void rms_norm(const Tensor& x, const Tensor& weight, const RmsNorm& n, const Tensor& y,
                 const Tensor& stats) override;
+  // reference_head_norm.cpp
+  void head_norm(const HeadNorm& n, const Tensor& qkv, const Tensor& query_weight,
+                 const Tensor& key_weight, const Tensor& y, const Tensor& stats) override;
   // reference_attention.cpp
   void attention(const Attention& a, const Tensor& qkv, const Tensor& out,
                  const Tensor& lse) override;
@@ -61,9 +64,14 @@ class ReferenceTrainKernels final : public TrainKernels {
   void layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& stats,
                            const Tensor& dy, const Tensor& dx, bool accumulate_dx,
                            const Tensor& dweight, const Tensor& dbias, bool accumulate) override;
-  void rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& stats,
-                         const Tensor& dy, const Tensor& dx, bool accumulate_dx,
-                         const Tensor& dweight, bool accumulate) override;
+  void rms_norm_backward(const Tensor& x, const Tensor& weight, const RmsNorm& n,
+                         const Tensor& stats, const Tensor& dy, const Tensor& dx,
+                         bool accumulate_dx, const Tensor& dweight, bool accumulate) override;
+  // reference_head_norm.cpp
+  void head_norm_backward(const HeadNorm& n, const Tensor& qkv, const Tensor& query_weight,
+                          const Tensor& key_weight, const Tensor& stats, const Tensor& dy,
+                          const Tensor& dqkv, const Tensor& dquery_weight, bool accumulate_query,
+                          const Tensor& dkey_weight, bool accumulate_key) override;
   // reference_attention.cpp
   void attention_backward(const Attention& a, const Tensor& qkv, const Tensor& out,
                           const Tensor& lse, const Tensor& dout, const Tensor& dqkv) override;

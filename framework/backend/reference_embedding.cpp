@@ -93,8 +93,8 @@ std::vector<W> rotations(const Rotary& r, std::int64_t tokens) {
   out.reserve(static_cast<std::size_t>(tokens * r.head_dim));
   for (std::int64_t t = 0; t < tokens; ++t)
     for (std::int64_t i = 0; i < half; ++i) {
-      const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(r.head_dim);
-      const double angle = static_cast<double>(r.first_position + t) * std::pow(r.theta, exponent);
+      const double angle = static_cast<double>(r.first_position + t) *
+                           rope_frequency(r.theta, r.head_dim, i, r.scaling);
       out.push_back(static_cast<W>(std::cos(angle)));
       out.push_back(static_cast<W>(r.inverse ? -std::sin(angle) : std::sin(angle)));
     }

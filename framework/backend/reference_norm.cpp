@@ -85,35 +85,39 @@ void ReferenceTrainKernels::layer_norm_backward(const Tensor& x, const Tensor& w
   });
 }
 
-void ReferenceKernels::rms_norm(const Tensor& x, const Tensor& weight, double eps, const Tensor& y,
-                                const Tensor& stats) {
+void ReferenceKernels::rms_norm(const Tensor& x, const Tensor& weight, const RmsNorm& n,
+                                const Tensor& y, const Tensor& stats) {
   kernel_checks::rms_norm(x, weight, y, stats);
   in_wide_type(y.dtype(), [&](auto wide) {
     using W = decltype(wide);
     const Input<W> in(x), w(weight);
     const Output<W> out(y), s(stats);
+    const auto offset = static_cast<W>(n.weight_offset);
     const std::int64_t columns = x.columns();
     for (std::int64_t r = 0; r < x.rows(); ++r) {
       const W* row = in.at(r * columns);
       W squares = 0;
       for (std::int64_t c = 0; c < columns; ++c) squares += row[c] * row[c];
-      const W rstd = W(1) / std::sqrt(squares / static_cast<W>(columns) + static_cast<W>(eps));
-      for (std::int64_t c = 0; c < columns; ++c) out[r * columns + c] = row[c] * rstd * w[c];
+      const W rstd = W(1) / std::sqrt(squares / static_cast<W>(columns) + static_cast<W>(n.eps));
+      for (std::int64_t c = 0; c < columns; ++c)
+        out[r * columns + c] = row[c] * rstd * (w[c] + offset);
       s[r] = rstd;
     }
   });
 }
 
-// With n = x rstd and g = dy weight: dx = rstd (g - n mean(g n)).
+// With n = x rstd and g = dy (weight + offset): dx = rstd (g - n mean(g n)).
 void ReferenceTrainKernels::rms_norm_backward(const Tensor& x, const Tensor& weight,
-                                              const Tensor& stats, const Tensor& dy,
-                                              const Tensor& dx, bool accumulate_dx,
-                                              const Tensor& dweight, bool accumulate) {
+                                              const RmsNorm& n, const Tensor& stats,
+                                              const Tensor& dy, const Tensor& dx,
+                                              bool accumulate_dx, const Tensor& dweight,
+                                              bool accumulate) {
   kernel_checks::rms_norm_backward(x, weight, stats, dy, dx, dweight);
   in_wide_type(dy.dtype(), [&](auto wide) {
     using W = decltype(wide);
     const Input<W> in(x), w(weight), s(stats), g(dy);
     const Gradient<W> out(dx, accumulate_dx);
+    const auto offset = static_cast<W>(n.weight_offset);
     const std::int64_t columns = x.columns();
     auto weight_sums = zeros<W>(columns);
     for (std::int64_t r = 0; r < x.rows(); ++r) {
@@ -122,12 +126,12 @@ void ReferenceTrainKernels::rms_norm_backward(const Tensor& x, const Tensor& wei
       const W rstd = s[r];
       W product = 0;
       for (std::int64_t c = 0; c < columns; ++c) {
-        product += gradient[c] * w[c] * row[c] * rstd;
+        product += gradient[c] * (w[c] + offset) * row[c] * rstd;
         weight_sums[static_cast<std::size_t>(c)] += gradient[c] * row[c] * rstd;
       }
       product /= static_cast<W>(columns);
       for (std::int64_t c = 0; c < columns; ++c)
-        out.put(r * columns + c, rstd * (gradient[c] * w[c] - row[c] * rstd * product));
+        out.put(r * columns + c, rstd * (gradient[c] * (w[c] + offset) - row[c] * rstd * product));
     }
     put_all(weight_sums, Gradient<W>(dweight, accumulate));
   });

@@ -18,14 +18,18 @@ ParameterSpec replicated_vector(std::string name, std::int64_t elements, Init in
 
 Norm::Norm(const std::string& name, const NormOptions& options)
     : options_(options),
-      weight_(replicated_vector(name + ".weight", options.columns, {Init::Kind::kOnes}, options.sum,
-                                options.counts_in_norm)),
+      weight_(replicated_vector(
+          name + ".weight", options.columns,
+          {options.kind == NormKind::kRmsNormPlusOne ? Init::Kind::kZeros : Init::Kind::kOnes},
+          options.sum, options.counts_in_norm)),
       bias_(replicated_vector(name + ".bias", options.columns, {Init::Kind::kZeros}, options.sum,
                               options.counts_in_norm)) {}
 
 Var Norm::forward(const Context& ctx, const Var& x) {
-  return options_.kind == NormKind::kLayerNorm ? layer_norm(ctx, x, weight_, bias_, options_.eps)
-                                               : rms_norm(ctx, x, weight_, options_.eps);
+  if (options_.kind == NormKind::kLayerNorm)
+    return layer_norm(ctx, x, weight_, bias_, options_.eps);
+  const double offset = options_.kind == NormKind::kRmsNormPlusOne ? 1.0 : 0.0;
+  return rms_norm(ctx, x, weight_, {options_.eps, offset});
 }
 
 void Norm::visit(const ParameterFn& fn) {

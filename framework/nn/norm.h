@@ -7,7 +7,8 @@
 
 namespace trireme {
 
-enum class NormKind : std::uint8_t { kLayerNorm, kRmsNorm };
+// kRmsNormPlusOne multiplies by weight + 1 (Gemma).
+enum class NormKind : std::uint8_t { kLayerNorm, kRmsNorm, kRmsNormPlusOne };
 
 struct NormOptions {
   NormKind kind = NormKind::kLayerNorm;
@@ -19,8 +20,8 @@ struct NormOptions {
   bool counts_in_norm = true;  // false on tensor ranks > 0, which hold a copy
 };
 
-// weight starts at 1, bias (layer norm only) at 0; names are `name`.weight and `name`.bias. Neither
-// decays.
+// weight starts at 1 (at 0 with kRmsNormPlusOne), bias (layer norm only) at 0; names are
+// `name`.weight and `name`.bias. Neither decays.
 class Norm : public Module {
  public:
   Norm(const std::string& name, const NormOptions& options);

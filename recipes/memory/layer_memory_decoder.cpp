@@ -84,17 +84,27 @@ class BlockScript {
     if (s_.sharded) list_.take(h.norm + " output, all rows", narrow_whole());
     list_.take(h.wide, s_.R * h.wide_columns * s_.c);
     if (s_.sharded) list_.give(h.norm + " output, all rows");
+    if (norms_heads(h)) norm_heads(h, tape);
     list_.take(h.inner, s_.R * h.inner_columns * s_.c);
     if (h.attention) list_.take("log-sum-exp", s_.R * s_.H * s_.w);
     if (h.attention && !tape) list_.give("log-sum-exp");
     row_linear(h);
-    if (!tape) list_.give(h.wide);
+    if (!tape) list_.give(operand(h));
     if (!tape || remade(h)) list_.give(h.inner);
     if (s_.dropout) list_.take(h.dropout + " output", narrow());
     list_.take(h.to, stream());
     if (s_.dropout) list_.give(h.dropout + " output");
     list_.give(h.branch);
     if (!keeps_norm) list_.give(h.norm + " output");
+  }
+
+  // The heads as they were are an operand of the norm's gradient.
+  void norm_heads(const Half& h, bool tape) {
+    list_.take("normed " + h.wide, s_.R * h.wide_columns * s_.c);
+    list_.take("head norm statistics", s_.R * s_.normed * s_.w);
+    if (tape) return;
+    list_.give("head norm statistics");
+    list_.give(h.wide);
   }
 
   void row_linear(const Half& h) {
@@ -110,9 +120,13 @@ class BlockScript {
     if (drains_) row_weights(h);
     list_.take(h.wide + " gradient", s_.R * h.wide_columns * s_.c);
     list_.give(h.inner + " gradient");
-    if (!remade(h) || drains_) list_.give(h.wide);
+    if (!remade(h) || drains_) list_.give(operand(h));
     if (h.attention && drains_) list_.give(h.inner);  // attention's own operand, too
     if (h.attention) list_.give("log-sum-exp");
+    if (norms_heads(h)) {
+      list_.give(h.wide);
+      list_.give("head norm statistics");
+    }
     column_gradient(h);
     norm_gradient(h);
   }
@@ -194,6 +208,9 @@ class BlockScript {
     list_.give(h.norm + " statistics, again");
   }
 
+  bool norms_heads(const Half& h) const { return h.attention && s_.qk_norm; }
+  // What attention or the activation takes.
+  std::string operand(const Half& h) const { return norms_heads(h) ? "normed " + h.wide : h.wide; }
   // Selective recomputation keeps the way to make an activation's output again: its input.
   bool remade(const Half& h) const { return s_.selective && !h.attention; }
   // The branch's gradient is the stream's own tensor.

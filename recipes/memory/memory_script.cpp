@@ -95,6 +95,7 @@ LayerSizes::LayerSizes(const ModelOptions& m, const LayerUse& use) {
   mixed = size_of(use.compute) < size_of(accumulation_type(use.compute));
   selective = use.selective;
   dropout = use.dropout;
+  qk_norm = !mlp && m.qk_norm;
   R = {"R", rows};
   r = sharded ? Extent{"r", rows / t} : R;
   B = {"B", use.samples};
@@ -106,6 +107,10 @@ LayerSizes::LayerSizes(const ModelOptions& m, const LayerUse& use) {
     H = cut("H", m.heads, t);
     heads = H * Extent{"D", m.head_dim};
     qkv = qkv_columns(m, t);
+    normed = {t == 1            ? "(H + G)"
+              : m.kv_heads >= t ? "(H + G)/t"
+                                : "(H/t + 1)",
+              m.heads / t + std::max<std::int64_t>(1, m.kv_heads / t)};
   }
   V = cut("V", padded_vocab(m.vocab, t), t);
   n = {"n", std::min(HeadOptions{}.chunk_rows, mlp ? use.samples : rows)};

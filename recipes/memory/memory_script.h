@@ -46,9 +46,11 @@ struct LayerSizes {
   bool alone, sharded;  // one tensor rank; rows are cut between the linears
   bool mixed;           // the compute type is narrower than the stream
   bool selective, dropout;
+  bool qk_norm;
   Extent R, r, B;        // rows, this rank's rows, samples
   Extent C, K;           // hidden, inputs of a block of the mlp
   Extent qkv, heads, H;  // columns of qkv and of the attention output, heads
+  Extent normed;         // query and key heads
   Extent up, F;          // columns of the up product and of the activation
   Extent V, n;           // vocabulary rows, rows of a chunk
   Extent stats;          // statistics of a row

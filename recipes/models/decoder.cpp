@@ -60,8 +60,13 @@ class DecoderLayer : public Module {
             .kv_heads = o.kv_heads,
             .head_dim = o.head_dim,
             .bias = o.bias,
+            .qkv_bias = o.qkv_bias,
+            .qk_norm = o.qk_norm,
+            .norm_eps = o.norm_eps,
             .rotary = o.rotary,
             .rope_theta = o.rope_theta,
+            .rope_scaling = o.rope_scaling,
+            .window = o.window,
             .dropout = o.dropout,
             .init_std = kInitStd,
             .output_init_std = output_std(o),
@@ -94,12 +99,17 @@ class DecoderLayer : public Module {
   Mlp mlp_;
 };
 
+std::int64_t position_rows(const ModelOptions& o) {
+  return o.positions > 0 ? o.positions : o.sequence;
+}
+
 ModulePtr build_embedding(const ModelOptions& o, BuildContext& build) {
   const bool shared = o.tie_embeddings && build.split_ends;
   auto embedding = std::make_unique<VocabEmbedding>(
       build.tensor, EmbeddingOptions{.vocab = o.vocab,
                                      .columns = o.hidden,
-                                     .positions = o.rotary ? 0 : o.sequence,
+                                     .positions = o.rotary ? 0 : position_rows(o),
+                                     .scaled = o.scale_embeddings,
                                      .init_std = kInitStd,
                                      .dropout = o.dropout,
                                      .sequence_parallel = build.sequence_parallel,
@@ -126,7 +136,11 @@ double block_flops(const ModelOptions& o) {
              kv = static_cast<double>(o.kv_heads * o.head_dim);
   const double linears =
       c * (q + 2 * kv) + q * c + (o.gated ? 3 : 2) * c * static_cast<double>(o.ffn);
-  return t * 2 * linears + 2 * q * t * t;  // scores and values: 2 x 2 q t^2, the causal half of it
+  // Scores and values: 2 x 2 q t^2, the causal half of it; a window w leaves t w - w^2 / 2 pairs.
+  const auto w = static_cast<double>(o.window);
+  const double attention =
+      o.window > 0 && o.window < o.sequence ? 4 * q * (t * w - w * w / 2) : 2 * q * t * t;
+  return t * 2 * linears + attention;
 }
 
 }  // namespace
@@ -136,6 +150,11 @@ std::vector<LayerSpec> decoder_layers(const ModelOptions& o) {
         o.heads, " and ", o.head_dim);
   check(!o.rotary || o.head_dim % 2 == 0, "model: rotary positions need an even head_dim, got ",
         o.head_dim);
+  check(o.rotary || position_rows(o) >= o.sequence, "model: ", o.positions,
+        " learned positions are fewer than the sequence's ", o.sequence, " tokens");
+  check(o.rotary || !o.scale_embeddings,
+        "model: scaled embeddings are supported with rotary positions only");
+  check(o.window >= 0, "model: the window must be at least 1 token, or 0 for none, got ", o.window);
   const Cut cut{.rows_per_sample = o.sequence, .columns = o.hidden};
   const auto tokens = static_cast<double>(o.sequence), hidden = static_cast<double>(o.hidden);
   std::vector<LayerSpec> list;

@@ -22,14 +22,20 @@ enum class Family : std::uint8_t { kDecoder, kMlp };
 struct ModelOptions {
   Family family = Family::kDecoder;
   std::int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn = 0, vocab = 0;
-  std::int64_t sequence = 0;  // tokens per sample; also the rows of a learned position table
+  std::int64_t sequence = 0;   // tokens per sample
+  std::int64_t positions = 0;  // rows of a learned position table, at least sequence; 0 = sequence
   NormKind norm = NormKind::kLayerNorm;
   double norm_eps = 1e-5;
   Activation activation = Activation::kGeluTanh;
   bool gated = false;
-  bool bias = true;
-  bool rotary = false;  // else learned positions
+  bool bias = true;       // of every linear
+  bool qkv_bias = false;  // of queries, keys and values although there is no other (Qwen 2)
+  bool qk_norm = false;   // RMS norm of each query and key head before rotation (Qwen 3)
+  bool rotary = false;    // else learned positions
   double rope_theta = 10000.0;
+  RopeScaling rope_scaling = {};
+  std::int64_t window = 0;        // tokens that a query sees, itself included; 0 = all before it
+  bool scale_embeddings = false;  // rows of the embedding x sqrt(hidden) (Gemma)
   bool tie_embeddings = true;
   double dropout = 0;
 };

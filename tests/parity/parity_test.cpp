@@ -211,8 +211,14 @@ const std::vector<MeshShape> kMeshes = {{},
                                         {.data = 2, .pipeline = 2, .tensor = 2},
                                         {.data = 3, .tensor = 2},
                                         {.pipeline = 2, .tensor = 4}};
-const std::vector<ModelOptions> kModels = {tiny_gpt2(), tiny_llama(1), tiny_llama(2), tiny_llama(4),
-                                           tiny_mlp()};
+ModelOptions gpt2_of_longer_context() {
+  ModelOptions o = tiny_gpt2();
+  o.positions = o.sequence + 3;
+  return o;
+}
+const std::vector<ModelOptions> kModels = {tiny_gpt2(),   tiny_llama(1), tiny_llama(2),
+                                           tiny_llama(4), tiny_mlp(),    tiny_qwen(1),
+                                           tiny_qwen(2),  tiny_gemma(),  gpt2_of_longer_context()};
 const std::vector<ScheduleKind> kSchedules = {ScheduleKind::kGPipe, ScheduleKind::kOneFOneB,
                                               ScheduleKind::kInterleaved,
                                               ScheduleKind::kZeroBubbleH1};
@@ -238,8 +244,22 @@ enum Axis {
   kShards,
   kPartition
 };
-const std::vector<int> kSizes = {
-    4, static_cast<int>(kMeshes.size()), 5, 4, 4, 5, 2, 2, 2, 2, 2, 27, 3, 3, 2, 2};
+const std::vector<int> kSizes = {4,
+                                 static_cast<int>(kMeshes.size()),
+                                 static_cast<int>(kModels.size()),
+                                 4,
+                                 4,
+                                 5,
+                                 2,
+                                 2,
+                                 2,
+                                 2,
+                                 2,
+                                 27,
+                                 3,
+                                 3,
+                                 2,
+                                 2};
 
 // The smallest group of more than one rank.
 int layout_shards(int data) { return data % 2 == 0 ? 2 : data; }

@@ -31,6 +31,27 @@ ModelOptions tiny_llama(std::int64_t kv_heads) {
   return o;
 }
 
+ModelOptions tiny_qwen(std::int64_t kv_heads) {
+  ModelOptions o = tiny_llama(kv_heads);
+  o.qkv_bias = true;
+  o.qk_norm = true;
+  o.norm_eps = 1e-6;
+  o.window = 3;
+  o.rope_scaling = {
+      .kind = RopeScaling::Kind::kLlama3, .factor = 8, .low = 1, .high = 4, .original = 64};
+  return o;
+}
+
+ModelOptions tiny_gemma() {
+  ModelOptions o = tiny_llama(1);
+  o.head_dim = 6;
+  o.norm = NormKind::kRmsNormPlusOne;
+  o.activation = Activation::kGeluTanh;
+  o.scale_embeddings = true;
+  o.rope_scaling = {.kind = RopeScaling::Kind::kLinear, .factor = 4};
+  return o;
+}
+
 ModelOptions tiny_mlp() {
   ModelOptions o = tiny_gpt2();
   o.family = Family::kMlp;

@@ -66,6 +66,10 @@ void run_layout(const Task& task, const Layout& layout, const std::function<void
 // 4 layers, hidden 16, 4 heads, 8 tokens, vocabulary 13.
 ModelOptions tiny_gpt2();
 ModelOptions tiny_llama(std::int64_t kv_heads);
+// Every switch of the later families: a norm and biases of queries and keys, a window, scaled
+// frequencies; norms of weight + 1, gated GELU, a scaled embedding, heads of an own size.
+ModelOptions tiny_qwen(std::int64_t kv_heads);
+ModelOptions tiny_gemma();
 ModelOptions tiny_mlp();
 
 using Logical = std::map<std::string, std::vector<double>>;  // whole tensors by name

@@ -40,9 +40,14 @@ class FlippingKernels final : public Kernels {
     right_.layer_norm(x, weight, bias, eps, y, stats);
     after_("norm", y);
   }
-  void rms_norm(const Tensor& x, const Tensor& weight, double eps, const Tensor& y,
+  void rms_norm(const Tensor& x, const Tensor& weight, const RmsNorm& n, const Tensor& y,
                 const Tensor& stats) override {
-    right_.rms_norm(x, weight, eps, y, stats);
+    right_.rms_norm(x, weight, n, y, stats);
+    after_("norm", y);
+  }
+  void head_norm(const HeadNorm& n, const Tensor& qkv, const Tensor& query_weight,
+                 const Tensor& key_weight, const Tensor& y, const Tensor& stats) override {
+    right_.head_norm(n, qkv, query_weight, key_weight, y, stats);
     after_("norm", y);
   }
   void activation(Activation act, bool gated, const Tensor& x, const Tensor& y) override {
@@ -82,11 +87,20 @@ class FlippingTrainKernels final : public TrainKernels {
     right_.layer_norm_backward(x, weight, stats, dy, dx, accumulate_dx, dweight, dbias, accumulate);
     after_("norm gradient", dweight);
   }
-  void rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& stats,
-                         const Tensor& dy, const Tensor& dx, bool accumulate_dx,
-                         const Tensor& dweight, bool accumulate) override {
-    right_.rms_norm_backward(x, weight, stats, dy, dx, accumulate_dx, dweight, accumulate);
+  void rms_norm_backward(const Tensor& x, const Tensor& weight, const RmsNorm& n,
+                         const Tensor& stats, const Tensor& dy, const Tensor& dx,
+                         bool accumulate_dx, const Tensor& dweight, bool accumulate) override {
+    right_.rms_norm_backward(x, weight, n, stats, dy, dx, accumulate_dx, dweight, accumulate);
     after_("norm gradient", dweight);
+  }
+  void head_norm_backward(const HeadNorm& n, const Tensor& qkv, const Tensor& query_weight,
+                          const Tensor& key_weight, const Tensor& stats, const Tensor& dy,
+                          const Tensor& dqkv, const Tensor& dquery_weight, bool accumulate_query,
+                          const Tensor& dkey_weight, bool accumulate_key) override {
+    right_.head_norm_backward(n, qkv, query_weight, key_weight, stats, dy, dqkv, dquery_weight,
+                              accumulate_query, dkey_weight, accumulate_key);
+    after_("norm gradient", dquery_weight);
+    after_("norm gradient", dkey_weight);
   }
   void activation_backward(Activation act, bool gated, const Tensor& x, const Tensor& dy,
                            const Tensor& dx) override {

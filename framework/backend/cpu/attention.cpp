@@ -50,7 +50,8 @@ class ForwardTask {
         out_(out),
         plan_(scratch),
         work_(plan_, e_),
-        mask_(a, sample, head) {
+        mask_(a, sample, head),
+        window_(a) {
     const std::int64_t stride = qkv.columns(), row = sample * a.tokens * stride;
     const std::int64_t group = head / (a.heads / a.kv_heads);
     const auto at = [&](std::int64_t h) {
@@ -65,10 +66,11 @@ class ForwardTask {
 
   void run(std::int64_t begin, std::int64_t end) {  // query blocks
     [[maybe_unused]] const typename W::Session session;
-    pack_rows<W>(e_, *key_, 0, end, work_.rows);
-    pack_columns<W>(e_, 0, end, work_.rows, work_.key_columns);
-    pack_rows<W>(e_, *value_, 0, end, work_.values);
-    value_pairs_ = pack_pairs<W>(e_, 0, end, work_.values, work_.value_pairs);
+    const std::int64_t seen = window_.first_block(begin);
+    pack_rows<W>(e_, *key_, seen, end, work_.rows);
+    pack_columns<W>(e_, seen, end, work_.rows, work_.key_columns);
+    pack_rows<W>(e_, *value_, seen, end, work_.values);
+    value_pairs_ = pack_pairs<W>(e_, seen, end, work_.values, work_.value_pairs);
     for (std::int64_t block = begin; block < end; ++block) query_block(block);
   }
 
@@ -80,7 +82,7 @@ class ForwardTask {
     std::fill_n(work_.out, kTile * d, 0.0f);
     std::fill_n(work_.most, kTile, -std::numeric_limits<float>::infinity());
     std::fill_n(work_.sums, kTile * vec::kLanes, 0.0f);
-    for (std::int64_t keys = 0; keys <= block; ++keys) {
+    for (std::int64_t keys = window_.first_block(block); keys <= block; ++keys) {
       tile_product<W>(kTile, d / W::kPair, rows_operand<W>(work_.query, d),
                       work_.key_columns + keys * kTile * d / W::kPair, kTile, work_.scores, kTile,
                       false);
@@ -96,11 +98,13 @@ class ForwardTask {
     constexpr int kParts = kTile / vec::kLanes;
     const float* score = work_.scores + r * kTile;
     const F32 factor = vec::set1(static_cast<float>(a_.scale) * kLog2E);
-    const bool diagonal = key + kTile > query;
+    const bool diagonal = key + kTile > query, cut = window_.cuts(query, key);
     F32 s[kParts], most = vec::set1(work_.most[r]);
     for (int i = 0; i < kParts; ++i) {
       s[i] = vec::load(score + i * vec::kLanes) * factor;
-      most = vec::max(diagonal ? below(s[i], key + i * vec::kLanes, query) : s[i], most);
+      F32 seen = diagonal ? below(s[i], key + i * vec::kLanes, query) : s[i];
+      if (cut) seen = inside(seen, key + i * vec::kLanes, window_.first_key(query));
+      most = vec::max(seen, most);
     }
     const float before = work_.most[r], after = vec::largest(most);
     if (after != before) rescale(r, before, after);
@@ -109,6 +113,7 @@ class ForwardTask {
     for (int i = 0; i < kParts; ++i) {
       F32 p = vec::exp2(s[i] - after);
       if (diagonal) p = causal(p, key + i * vec::kLanes, query);
+      if (cut) p = not_before(p, key + i * vec::kLanes, window_.first_key(query));
       sum += p;
       if (mask_.dropout) p *= mask_.weight(i * vec::kLanes);
       W::store(work_.p + r * kTile + i * vec::kLanes, p);
@@ -118,6 +123,11 @@ class ForwardTask {
 
   static F32 below(F32 s, std::int64_t key, std::int64_t query) {
     const F32 one = causal(F32{} + 1.0f, key, query);
+    return one == 1.0f ? s : vec::set1(-std::numeric_limits<float>::infinity());
+  }
+
+  static F32 inside(F32 s, std::int64_t key, std::int64_t first) {
+    const F32 one = not_before(F32{} + 1.0f, key, first);
     return one == 1.0f ? s : vec::set1(-std::numeric_limits<float>::infinity());
   }
 
@@ -151,6 +161,7 @@ class ForwardTask {
   ScratchPlan plan_;
   Workspace<W> work_;
   AttentionMask mask_;
+  SlidingWindow window_;
   std::optional<HeadRows> query_, key_, value_;
   std::int64_t out_at_ = 0;
   float* lse_ = nullptr;
@@ -177,9 +188,11 @@ void forward(const Attention& a, const Tensor& qkv, const Tensor& out, const Ten
   const std::int64_t blocks = (a.tokens + kTile - 1) / kTile, parts = parts_per_head(a, threads);
   parallel_tasks(threads, a.batch * a.heads * parts, [&](std::int64_t task, int thread) {
     const std::int64_t head = task / parts, part = parts - 1 - task % parts;  // long ones first
-    // Work grows with the square of the position: cut so that parts cost the same.
+    // Work grows with the square of the position, without a window: cut so that parts cost the
+    // same.
     const auto cut = [&](std::int64_t i) {
-      const double share = std::sqrt(static_cast<double>(i) / static_cast<double>(parts));
+      const double even = static_cast<double>(i) / static_cast<double>(parts);
+      const double share = a.window > 0 ? even : std::sqrt(even);
       return static_cast<std::int64_t>(std::llround(static_cast<double>(blocks) * share));
     };
     ForwardTask<W>(a, qkv, out, lse, head / a.heads, head % a.heads,

@@ -8,6 +8,7 @@
 // bytes.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 
 #include "framework/backend/cpu/attention_tile.h"
@@ -126,6 +127,33 @@ inline vec::F32 causal(vec::F32 v, std::int64_t key, std::int64_t query) {
   for (int i = 0; i < vec::kLanes; ++i) lane[i] = i;
   return lane <= static_cast<std::int32_t>(query - key) ? v : vec::F32{};
 }
+
+// v where key is not before first, 0 elsewhere.
+inline vec::F32 not_before(vec::F32 v, std::int64_t key, std::int64_t first) {
+  vec::I32 lane;
+  for (int i = 0; i < vec::kLanes; ++i) lane[i] = i;
+  return lane >= static_cast<std::int32_t>(first - key) ? v : vec::F32{};
+}
+
+// What a sliding window leaves of tiles. Without one everything up to the query is seen.
+struct SlidingWindow {
+  std::int64_t tokens;  // 0 = none
+  explicit SlidingWindow(const Attention& a) : tokens(a.window) {}
+
+  std::int64_t first_key(std::int64_t query) const { return query - tokens + 1; }
+  // Blocks of keys that a block of queries sees begin here, blocks of queries that see a block of
+  // keys end behind this one.
+  std::int64_t first_block(std::int64_t queries) const {
+    return tokens == 0 ? 0 : std::max<std::int64_t>(0, first_key(queries * kTile)) / kTile;
+  }
+  std::int64_t last_block(std::int64_t keys, std::int64_t blocks) const {
+    return tokens == 0 ? blocks - 1 : std::min(blocks - 1, keys + (kTile - 2 + tokens) / kTile);
+  }
+  // The query does not see the whole tile that begins at `key`.
+  bool cuts(std::int64_t query, std::int64_t key) const {
+    return tokens > 0 && key < first_key(query);
+  }
+};
 
 // Hands out aligned parts of a thread's scratch memory; without memory it only adds up.
 class ScratchPlan {

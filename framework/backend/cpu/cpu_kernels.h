@@ -46,14 +46,20 @@ class CpuKernels final : public Kernels, public TrainKernels {
 
   void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
                   const Tensor& y, const Tensor& stats) override;
-  void rms_norm(const Tensor& x, const Tensor& weight, double eps, const Tensor& y,
+  void rms_norm(const Tensor& x, const Tensor& weight, const RmsNorm& n, const Tensor& y,
                 const Tensor& stats) override;
+  void head_norm(const HeadNorm& n, const Tensor& qkv, const Tensor& query_weight,
+                 const Tensor& key_weight, const Tensor& y, const Tensor& stats) override;
   void layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& stats,
                            const Tensor& dy, const Tensor& dx, bool accumulate_dx,
                            const Tensor& dweight, const Tensor& dbias, bool accumulate) override;
-  void rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& stats,
-                         const Tensor& dy, const Tensor& dx, bool accumulate_dx,
-                         const Tensor& dweight, bool accumulate) override;
+  void rms_norm_backward(const Tensor& x, const Tensor& weight, const RmsNorm& n,
+                         const Tensor& stats, const Tensor& dy, const Tensor& dx,
+                         bool accumulate_dx, const Tensor& dweight, bool accumulate) override;
+  void head_norm_backward(const HeadNorm& n, const Tensor& qkv, const Tensor& query_weight,
+                          const Tensor& key_weight, const Tensor& stats, const Tensor& dy,
+                          const Tensor& dqkv, const Tensor& dquery_weight, bool accumulate_query,
+                          const Tensor& dkey_weight, bool accumulate_key) override;
 
   void activation(Activation act, bool gated, const Tensor& x, const Tensor& y) override;
   void activation_backward(Activation act, bool gated, const Tensor& x, const Tensor& dy,
@@ -103,9 +109,9 @@ class CpuKernels final : public Kernels, public TrainKernels {
   // out[c] = (or +=) sum over i of partials[i * stride + c], in order of i.
   void add_partials(const float* partials, std::int64_t count, std::int64_t stride,
                     const Tensor& out, bool accumulate);
-  // cos and sin of position * theta^(-2i/D) as (positions, D): [cos (D/2) | sin (D/2)] a row, for
-  // at least `positions`.
-  const float* rotary_table(std::int64_t head_dim, double theta, std::int64_t positions);
+  // cos and sin of position * frequency as (positions, D): [cos (D/2) | sin (D/2)] a row, for at
+  // least `positions`.
+  const float* rotary_table(const Rotary& r, std::int64_t positions);
 
   Backend& owner_;
   int threads_;
@@ -113,7 +119,7 @@ class CpuKernels final : public Kernels, public TrainKernels {
   bool matrix_tiles_;  // AMX may be used
   DnnlMatmul dnnl_;
   Tensor scratch_;  // of the matmul that needs most
-  std::map<std::pair<std::int64_t, double>, Tensor> rotary_tables_;
+  std::map<std::tuple<std::int64_t, double, RopeScaling>, Tensor> rotary_tables_;
 };
 
 [[noreturn]] void fail_f64(const char* operation);

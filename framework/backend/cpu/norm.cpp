@@ -14,6 +14,11 @@ using vec::Writer;
 
 constexpr std::int64_t kRowGrain = 8;
 
+// What is added to weights: -0 where nothing is, since it changes the bits of no number.
+float offset_of(const RmsNorm& n) {
+  return n.weight_offset == 0 ? -0.0f : static_cast<float>(n.weight_offset);
+}
+
 float row_sum(const Reader& x, std::int64_t columns) {
   F32 total{};
   vec::each(0, columns, [&](std::int64_t c, auto n) { total += x.load(c, n); });
@@ -35,15 +40,18 @@ float row_squares(const Reader& x, float shift, std::int64_t columns) {
 struct NormBackward {
   Tensor x, weight, stats, dy, dx;
   bool accumulate_dx, centred;
+  float weight_offset = -0.0f;
 };
 
 // xhat = (x - mean) * rstd; dx = rstd * (g - mean(g) - xhat * mean(g * xhat)) with g = dy * weight
-// (the middle term only when centred); adds dy * xhat and dy into the partial gradients.
+// (weight + offset; the middle term only when centred); adds dy * xhat and dy into the partial
+// gradients.
 void backward_row(const NormBackward& b, std::int64_t r, float* dweight, float* dbias) {
   const std::int64_t columns = b.x.columns();
   const auto x = Reader(b.x).at(r * columns), dy = Reader(b.dy).at(r * columns);
   const auto dx = Writer(b.dx).at(r * columns);
   const Reader weight(b.weight);
+  const F32 offset = vec::set1(b.weight_offset);
   const float* stats = static_cast<const float*>(b.stats.data()) + r * (b.centred ? 2 : 1);
   const F32 mean = vec::set1(b.centred ? stats[0] : 0.0f);
   const F32 rstd = vec::set1(b.centred ? stats[1] : stats[0]);
@@ -51,7 +59,7 @@ void backward_row(const NormBackward& b, std::int64_t r, float* dweight, float* 
   vec::each(0, columns, [&](std::int64_t c, auto n) {
     const F32 up = dy.load(c, n);  // 0 in missing lanes
     const F32 xhat = (x.load(c, n) - mean) * rstd;
-    const F32 g = up * weight.load(c, n);
+    const F32 g = up * (weight.load(c, n) + offset);
     sum_g += g;
     sum_gx = vec::fma(g, xhat, sum_gx);
     vec::store(dweight + c, vec::fma(up, xhat, vec::load(dweight + c, n)), n);
@@ -62,7 +70,7 @@ void backward_row(const NormBackward& b, std::int64_t r, float* dweight, float* 
   const F32 mean_gx = vec::set1(vec::sum(sum_gx) * over);
   vec::each(0, columns, [&](std::int64_t c, auto n) {
     const F32 xhat = (x.load(c, n) - mean) * rstd;
-    const F32 g = dy.load(c, n) * weight.load(c, n) - mean_g;
+    const F32 g = dy.load(c, n) * (weight.load(c, n) + offset) - mean_g;
     F32 d = rstd * vec::fma(-xhat, mean_gx, g);
     if (b.accumulate_dx) d += dx.reader().load(c, n);
     dx.store(c, d, n);
@@ -110,22 +118,25 @@ void CpuKernels::layer_norm(const Tensor& x, const Tensor& weight, const Tensor&
   });
 }
 
-void CpuKernels::rms_norm(const Tensor& x, const Tensor& weight, double eps, const Tensor& y,
-                          const Tensor& stats) {
+void CpuKernels::rms_norm(const Tensor& x, const Tensor& weight, const RmsNorm& norm,
+                          const Tensor& y, const Tensor& stats) {
   kernel_checks::rms_norm(x, weight, y, stats);
   refuse_f64("rms_norm", x, weight, y);
   const std::int64_t columns = x.columns();
   const float over = 1.0f / static_cast<float>(columns);
   const Reader w(weight);
+  const F32 offset = vec::set1(offset_of(norm));
   auto* saved = static_cast<float*>(stats.data());
   parallel_ranges(threads_, x.rows(), kRowGrain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       const auto in = Reader(x).at(r * columns);
       const auto out = Writer(y).at(r * columns);
-      saved[r] = 1.0f / std::sqrt(row_squares(in, 0.0f, columns) * over + static_cast<float>(eps));
+      saved[r] =
+          1.0f / std::sqrt(row_squares(in, 0.0f, columns) * over + static_cast<float>(norm.eps));
       const F32 s = vec::set1(saved[r]);
-      vec::each(0, columns,
-                [&](std::int64_t c, auto n) { out.store(c, in.load(c, n) * s * w.load(c, n), n); });
+      vec::each(0, columns, [&](std::int64_t c, auto n) {
+        out.store(c, in.load(c, n) * s * (w.load(c, n) + offset), n);
+      });
     }
   });
 }
@@ -144,15 +155,16 @@ void CpuKernels::layer_norm_backward(const Tensor& x, const Tensor& weight, cons
   add_partials(p + columns, blocks, 2 * columns, dbias, accumulate);
 }
 
-void CpuKernels::rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& stats,
-                                   const Tensor& dy, const Tensor& dx, bool accumulate_dx,
-                                   const Tensor& dweight, bool accumulate) {
+void CpuKernels::rms_norm_backward(const Tensor& x, const Tensor& weight, const RmsNorm& n,
+                                   const Tensor& stats, const Tensor& dy, const Tensor& dx,
+                                   bool accumulate_dx, const Tensor& dweight, bool accumulate) {
   kernel_checks::rms_norm_backward(x, weight, stats, dy, dx, dweight);
   refuse_f64("rms_norm_backward", x, weight, dy);
   const std::int64_t columns = x.columns(), blocks = row_blocks(x.rows());
   const Tensor partials = floats(blocks * columns);
   auto* p = static_cast<float*>(partials.data());
-  backward_blocks({x, weight, stats, dy, dx, accumulate_dx, false}, threads_, blocks, columns, p);
+  backward_blocks({x, weight, stats, dy, dx, accumulate_dx, false, offset_of(n)}, threads_, blocks,
+                  columns, p);
   add_partials(p, blocks, columns, dweight, accumulate);
 }
 

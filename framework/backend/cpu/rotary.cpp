@@ -1,5 +1,5 @@
-// Rotary positions. The table of cosines and sines is made once per (head size, theta) and grown by
-// doubling.
+// Rotary positions. The table of cosines and sines is made once per (head size, frequencies) and
+// grown by doubling.
 #include <algorithm>
 #include <cmath>
 
@@ -10,8 +10,9 @@
 
 namespace trireme {
 
-const float* CpuKernels::rotary_table(std::int64_t head_dim, double theta, std::int64_t positions) {
-  Tensor& table = rotary_tables_[{head_dim, theta}];
+const float* CpuKernels::rotary_table(const Rotary& r, std::int64_t positions) {
+  const std::int64_t head_dim = r.head_dim;
+  Tensor& table = rotary_tables_[{head_dim, r.theta, r.scaling}];
   const std::int64_t have = table ? table.rows() : 0;
   if (have < positions) {
     table = owner_.allocate({std::max({positions, 2 * have, std::int64_t{64}}), head_dim},
@@ -22,8 +23,7 @@ const float* CpuKernels::rotary_table(std::int64_t head_dim, double theta, std::
       for (std::int64_t p = begin; p < end; ++p)
         for (std::int64_t i = 0; i < half; ++i) {
           const double angle =
-              static_cast<double>(p) *
-              std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+              static_cast<double>(p) * rope_frequency(r.theta, head_dim, i, r.scaling);
           out[p * head_dim + i] = static_cast<float>(std::cos(angle));
           out[p * head_dim + half + i] = static_cast<float>(std::sin(angle));
         }
@@ -36,7 +36,7 @@ void CpuKernels::rotary(const Rotary& r, const Tensor& x) {
   kernel_checks::rotary(r, x);
   refuse_f64("rotary", x);
   const std::int64_t columns = x.columns(), half = r.head_dim / 2;
-  const float* table = rotary_table(r.head_dim, r.theta, r.first_position + r.tokens);
+  const float* table = rotary_table(r, r.first_position + r.tokens);
   const vec::F32 sign = vec::set1(r.inverse ? -1.0f : 1.0f);
   parallel_ranges(
       threads_, x.rows(), 1 + 8192 / (r.heads * r.head_dim + 1),

@@ -9,15 +9,17 @@ namespace {
 
 // Forward, then backward with what forward left. Dropout is 0 or 0.2.
 OpCase attention_case(std::int64_t batch, std::int64_t tokens, std::int64_t heads,
-                      std::int64_t kv_heads, std::int64_t head_dim, double p) {
+                      std::int64_t kv_heads, std::int64_t head_dim, double p,
+                      std::int64_t window = 0) {
   OpCase op(join("attention ", batch, "x", tokens, " heads ", heads, "/", kv_heads, "x", head_dim,
-                 p > 0 ? " dropout" : ""));
+                 p > 0 ? " dropout" : "", window > 0 ? join(" window ", window) : ""));
   Attention a = {.batch = batch,
                  .tokens = tokens,
                  .heads = heads,
                  .kv_heads = kv_heads,
                  .head_dim = head_dim,
                  .scale = 1.0 / std::sqrt(static_cast<double>(head_dim))};
+  a.window = window;
   if (p > 0) {
     a.dropout = Dropout{
         .key = key_from_seed(8), .threshold = dropout_threshold(p), .scale = 1.0 / (1.0 - p)};
@@ -49,6 +51,10 @@ std::vector<OpCase> attention_cases() {
   cases.push_back(attention_case(2, 1, 3, 3, 4, 0.0));
   cases.push_back(attention_case(1, 33, 1, 1, 20, 0.0));
   cases.push_back(attention_case(0, 8, 2, 2, 8, 0.0));
+  for (const std::int64_t window : {1, 2, 4, 9, 20})
+    cases.push_back(attention_case(2, 9, 4, 2, 8, window == 4 ? 0.2 : 0.0, window));
+  for (const std::int64_t window : {1, 64, 66, 128, 400})  // edges of tiles
+    cases.push_back(attention_case(1, 200, 2, 1, 16, 0.0, window));
   return cases;
 }
 

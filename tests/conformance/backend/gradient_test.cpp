@@ -96,10 +96,48 @@ TEST_F(Gradients, RmsNorm) {
   };
   value(x, weight);
   const Tensor dx = blank(shape), dweight = blank({7});
-  backend_->train_kernels()->rms_norm_backward(made(shape, x), made({7}, weight), stats,
+  backend_->train_kernels()->rms_norm_backward(made(shape, x), made({7}, weight), 1e-3, stats,
                                                made(shape, dy), dx, false, dweight, false);
   expect_slope({x, [&](const Values& v) { return value(v, weight); }, read(dx)});
   expect_slope({weight, [&](const Values& v) { return value(x, v); }, read(dweight)});
+}
+
+TEST_F(Gradients, RmsNormOfWeightPlusOne) {
+  const Shape shape = {3, 7};
+  const RmsNorm n(1e-3, 1.0);
+  const Values x = normals(21, 1), weight = normals(7, 2), dy = normals(21, 4);
+  const Tensor stats = blank({3, 1});
+  const auto value = [&](const Values& in, const Values& w) {
+    const Tensor y = blank(shape);
+    backend_->kernels()->rms_norm(made(shape, in), made({7}, w), n, y, stats);
+    return dot(read(y), dy);
+  };
+  value(x, weight);
+  const Tensor dx = blank(shape), dweight = blank({7});
+  backend_->train_kernels()->rms_norm_backward(made(shape, x), made({7}, weight), n, stats,
+                                               made(shape, dy), dx, false, dweight, false);
+  expect_slope({x, [&](const Values& v) { return value(v, weight); }, read(dx)});
+  expect_slope({weight, [&](const Values& v) { return value(x, v); }, read(dweight)});
+}
+
+TEST_F(Gradients, HeadNorm) {
+  const HeadNorm n = {.heads = 3, .kv_heads = 1, .head_dim = 4, .eps = 1e-3};
+  const Shape shape = {2, 20};
+  const Values x = normals(40, 1), queries = normals(4, 2), keys = normals(4, 3),
+               dy = normals(40, 4);
+  const Tensor stats = blank({2, 4});
+  const auto value = [&](const Values& in, const Values& q, const Values& k) {
+    const Tensor y = blank(shape);
+    backend_->kernels()->head_norm(n, made(shape, in), made({4}, q), made({4}, k), y, stats);
+    return dot(read(y), dy);
+  };
+  value(x, queries, keys);
+  const Tensor dx = made(shape, dy), dq = blank({4}), dk = blank({4});
+  backend_->train_kernels()->head_norm_backward(
+      n, made(shape, x), made({4}, queries), made({4}, keys), stats, dx, dx, dq, false, dk, false);
+  expect_slope({x, [&](const Values& v) { return value(v, queries, keys); }, read(dx)});
+  expect_slope({queries, [&](const Values& v) { return value(x, v, keys); }, read(dq)});
+  expect_slope({keys, [&](const Values& v) { return value(x, queries, v); }, read(dk)});
 }
 
 TEST_F(Gradients, Activations) {
@@ -122,7 +160,14 @@ TEST_F(Gradients, Activations) {
 
 TEST_F(Gradients, RotaryInverse) {
   const Shape shape = {6, 3 * 4};
-  const Rotary r = {.tokens = 3, .heads = 2, .head_dim = 4, .first_position = 5, .theta = 100.0};
+  const Rotary r = {
+      .tokens = 3,
+      .heads = 2,
+      .head_dim = 4,
+      .first_position = 5,
+      .theta = 100.0,
+      .scaling = {
+          .kind = RopeScaling::Kind::kLlama3, .factor = 8, .low = 1, .high = 4, .original = 100}};
   const Values x = normals(72, 1), dy = normals(72, 2);
   const auto value = [&](const Values& v) {
     const Tensor y = made(shape, v);
@@ -142,6 +187,7 @@ TEST_F(Gradients, Attention) {
       SCOPED_TRACE(kv_heads);
       Attention a = {
           .batch = 2, .tokens = 4, .heads = 4, .kv_heads = kv_heads, .head_dim = 3, .scale = 0.7};
+      a.window = kv_heads == 2 ? 0 : kv_heads == 1 ? 1 : 3;
       if (p > 0) {
         a.dropout = Dropout{
             .key = key_from_seed(9), .threshold = dropout_threshold(p), .scale = 1 / (1 - p)};

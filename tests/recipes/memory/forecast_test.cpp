@@ -82,6 +82,25 @@ TEST(Forecast, EqualsARunOfEverySchedule) {
                                         .zero_stage = 2});
 }
 
+TEST(Forecast, EqualsARunOfEveryFamily) {
+  for (const ModelOptions& model : {tiny_qwen(1), tiny_qwen(2), tiny_gemma()})
+    for (const DType compute : {DType::kF64, DType::kBF16})
+      for (const bool sequence : {false, true}) {
+        expect_exact(
+            {.model = model, .compute = compute},
+            {.mesh = {2, 1, 2}, .micro = 2, .sequence_parallel = sequence, .zero_stage = 2});
+        expect_exact({.model = model, .compute = compute},
+                     {.mesh = {1, 2, 2},
+                      .schedule = ScheduleKind::kZeroBubbleH1,
+                      .micro = 3,
+                      .sequence_parallel = sequence,
+                      .recompute = RecomputeMode::kSelective});
+      }
+  ModelOptions longer = tiny_gpt2();
+  longer.positions = 11;
+  expect_exact({.model = longer}, {.mesh = {2, 1, 1}, .micro = 2, .zero_stage = 3});
+}
+
 TEST(Forecast, EqualsARunThatRecomputes) {
   for (const RecomputeMode mode : {RecomputeMode::kFull, RecomputeMode::kSelective})
     for (const std::int64_t every : {1, 3}) {

@@ -11,9 +11,11 @@
 namespace trireme::test {
 namespace {
 
+using parity::tiny_gemma;
 using parity::tiny_gpt2;
 using parity::tiny_llama;
 using parity::tiny_mlp;
+using parity::tiny_qwen;
 
 // No two sizes are equal, so that no letter of a formula can stand for another.
 ModelOptions odd_decoder() {
@@ -117,7 +119,8 @@ void for_uses(ModelOptions model, DType compute, std::int64_t samples, const Cas
 
 class LayerMemoryTypes : public ::testing::TestWithParam<DType> {};
 TEST_P(LayerMemoryTypes, EveryAllocationOfTheDecoders) {
-  for (const ModelOptions& model : {tiny_gpt2(), odd_decoder(), tiny_llama(1)})
+  for (const ModelOptions& model :
+       {tiny_gpt2(), odd_decoder(), tiny_llama(1), tiny_qwen(2), tiny_gemma()})
     for (std::int64_t samples : {1, 3}) for_uses(model, GetParam(), samples, expect_exact);
 }
 TEST_P(LayerMemoryTypes, EveryAllocationOfTheMlp) {
@@ -155,7 +158,7 @@ TEST(LayerMemory, TheCpuBackendTakesTheSame) {
   }
   for (DType compute : {DType::kF32, DType::kBF16}) {
     if (compute == DType::kBF16 && !bf16) continue;  // not computed on this machine
-    for (const ModelOptions& model : {tiny_gpt2(), tiny_llama(2), tiny_mlp()})
+    for (const ModelOptions& model : {tiny_gpt2(), tiny_llama(2), tiny_qwen(1), tiny_mlp()})
       for_uses(model, compute, 2, [&](const LayerCase& layer) { expect_same_peaks(layer, cpu); });
   }
 }
