@@ -146,6 +146,27 @@ class Parser {
 
 Recipe parse_recipe(const RecipeInput& input) { return Parser(input).run(); }
 
+RopeScalingWords parse_rope_scaling(const std::string& text) {
+  const std::size_t colon = text.find(':');
+  RopeScalingWords words{.kind = text.substr(0, colon), .numbers = {}};
+  std::string rest = colon == std::string::npos ? "" : text.substr(colon + 1) + ",";
+  bool positive = true;
+  for (std::size_t comma; (comma = rest.find(',')) != std::string::npos; rest.erase(0, comma + 1)) {
+    const auto number = parse_number(std::string_view(rest).substr(0, comma));
+    positive = positive && number && *number > 0;
+    words.numbers.push_back(number.value_or(0));
+  }
+  const std::size_t wanted = words.kind == "llama3" ? 4 : words.kind == "linear" ? 1 : 0;
+  const bool known = wanted > 0 || text == "none";
+  const bool ordered =
+      wanted != 4 || words.numbers.size() != 4 || words.numbers[1] < words.numbers[2];
+  if (!known || !positive || !ordered || words.numbers.size() != wanted)
+    throw UsageError(join("model.rope_scaling = ", text,
+                          ": expected none, linear:FACTOR, or llama3:FACTOR,LOW,HIGH,ORIGINAL with "
+                          "positive numbers and LOW below HIGH"));
+  return words;
+}
+
 StepRange parse_step_range(const std::string& text) {
   if (text.empty()) return {};
   auto colon = text.find(':');

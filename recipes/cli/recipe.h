@@ -15,18 +15,25 @@
 namespace trireme {
 
 struct ModelSection {
-  std::string family;           // gpt2, llama, mlp
-  std::int64_t layers = 0;      // blocks, without embedding and head
-  std::int64_t hidden = 0;      // columns
-  std::int64_t heads = 0;       // of queries
-  std::int64_t kv_heads = 0;    // of keys and values; divides heads
-  std::int64_t head_dim = 0;    // columns of one head
-  std::int64_t ffn = 0;         // columns between the two (three, if gated) linears
-  std::int64_t vocab = 0;       // token ids; 0: as many as the data's tokenizer has
-  std::string norm;             // layer, rms
-  std::string activation;       // gelu, swiglu
-  std::string position;         // learned, rotary
-  double rope_theta = 0;        // base of the rotary frequencies
+  std::string family;          // gpt2, llama, mlp
+  std::int64_t layers = 0;     // blocks, without embedding and head
+  std::int64_t hidden = 0;     // columns
+  std::int64_t heads = 0;      // of queries
+  std::int64_t kv_heads = 0;   // of keys and values; divides heads
+  std::int64_t head_dim = 0;   // columns of one head
+  std::int64_t ffn = 0;        // columns between the two (three, if gated) linears
+  std::int64_t vocab = 0;      // token ids; 0: as many as the data's tokenizer has
+  std::string bias;            // of linears: all, qkv, none
+  std::string norm;            // layer, rms, rms1
+  double norm_eps = 0;         // added to variances
+  bool qk_norm = false;        // of each query and key head
+  std::string activation;      // gelu, swiglu, geglu
+  std::string position;        // learned, rotary
+  std::int64_t positions = 0;  // rows of the learned table; 0: batch.sequence
+  double rope_theta = 0;       // base of the rotary frequencies
+  std::string rope_scaling;    // none, linear:FACTOR, llama3:...; see parse_rope_scaling
+  std::int64_t window = 0;     // tokens that a query sees; 0: all before it
+  bool scale_embeddings = false;
   bool tie_embeddings = false;  // head = embedding, transposed
   double dropout = 0;           // probability
   std::string from;             // folder to start from
@@ -136,6 +143,15 @@ struct DeviceSection {
   std::int64_t memory = 0;  // bytes of one rank; 0: no limit
   bool operator==(const DeviceSection&) const = default;
 };
+
+// A scaling of rotary frequencies: "none"; "linear" and its factor; "llama3" and its factor, low
+// and high frequency factors and original context.
+struct RopeScalingWords {
+  std::string kind;
+  std::vector<double> numbers;
+};
+// "none", "linear:4", "llama3:8,1,4,8192". Throws UsageError otherwise.
+RopeScalingWords parse_rope_scaling(const std::string& text);
 
 struct Recipe {
   ModelSection model;

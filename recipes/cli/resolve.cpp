@@ -7,6 +7,7 @@ namespace {
 
 void resolve_model(ModelSection& model) {
   const bool llama = model.family == "llama";
+  if (model.bias == "auto") model.bias = llama ? "none" : "all";
   if (model.norm == "auto") model.norm = llama ? "rms" : "layer";
   if (model.activation == "auto") model.activation = llama ? "swiglu" : "gelu";
   if (model.position == "auto") model.position = llama ? "rotary" : "learned";
@@ -16,7 +17,7 @@ void resolve_model(ModelSection& model) {
   // A gated layer has three matrices instead of two: 8/3 keeps the number of weights.
   if (model.ffn == 0)
     model.ffn =
-        model.activation == "swiglu" ? (model.hidden * 8 / 3 + 63) / 64 * 64 : 4 * model.hidden;
+        model.activation == "gelu" ? 4 * model.hidden : (model.hidden * 8 / 3 + 63) / 64 * 64;
 }
 
 }  // namespace

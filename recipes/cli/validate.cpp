@@ -30,7 +30,7 @@ class Checker {
     if (r_.model.family == "mlp")
       mlp();
     else
-      heads();
+      decoder();
     columns();
     pipeline();
     partition();
@@ -83,6 +83,30 @@ class Checker {
            multiples_near(m.head_dim, 2));
   }
 
+  void decoder() {
+    heads();
+    const auto& m = r_.model;
+    const bool rotary = m.position == "rotary";
+    expect(rotary || !m.scale_embeddings, {"model.scale_embeddings", "model.position"},
+           "model.scale_embeddings = true needs model.position = rotary; with ", m.position,
+           " use false");
+    expect(rotary || m.rope_scaling == "none", {"model.rope_scaling", "model.position"},
+           "model.rope_scaling = ", m.rope_scaling, " needs model.position = rotary; with ",
+           m.position, " use none");
+    expect(!rotary || m.positions == 0, {"model.positions", "model.position"},
+           "model.positions = ", m.positions,
+           " needs model.position = learned; with rotary use auto");
+    expect(rotary || m.positions == 0 || m.positions >= r_.batch.sequence,
+           {"model.positions", "batch.sequence"}, "model.positions = ", m.positions,
+           " are fewer than batch.sequence = ", r_.batch.sequence, "; use batch.sequence = 1 to ",
+           m.positions, ", or more positions");
+    try {
+      parse_rope_scaling(m.rope_scaling);
+    } catch (const UsageError& error) {
+      problems_.push_back({{"model.rope_scaling"}, error.what()});
+    }
+  }
+
   std::vector<std::int64_t> legal_tensor() const {
     std::vector<std::int64_t> legal;
     auto kv = r_.model.kv_heads;
@@ -98,6 +122,17 @@ class Checker {
            "model.activation = ", r_.model.activation, ": model.family = mlp has gelu only");
     expect(!r_.model.tie_embeddings, {"model.tie_embeddings", "model.family"},
            "model.tie_embeddings = true: model.family = mlp has no tied embeddings; use false");
+    const auto absent = [&](bool used, const char* key, const char* what, const char* use) {
+      expect(!used, {key, "model.family"}, key, ": model.family = mlp has no ", what, "; use ",
+             use);
+    };
+    absent(r_.model.bias != "all", "model.bias", "linears without bias", "all");
+    absent(r_.model.qk_norm, "model.qk_norm", "attention", "false");
+    absent(r_.model.window > 0, "model.window", "attention", "none");
+    absent(r_.model.scale_embeddings, "model.scale_embeddings", "scaled embeddings", "false");
+    absent(r_.model.rope_scaling != "none", "model.rope_scaling", "rotary positions", "none");
+    absent(r_.model.positions > 0, "model.positions", "learned positions", "auto");
+    absent(r_.model.norm_eps != default_recipe().model.norm_eps, "model.norm_eps", "norm", "1e-05");
   }
 
   void columns() {

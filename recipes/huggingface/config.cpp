@@ -130,7 +130,8 @@ class Reader {
   void llama_like() {
     const bool gemma = model_.type == "gemma", qwen3 = model_.type == "qwen3";
     set("family", "llama");
-    set("layers", fields_.integer("num_hidden_layers"));
+    layers_ = fields_.integer("num_hidden_layers");
+    set("layers", layers_);
     const std::int64_t hidden = fields_.integer("hidden_size");
     set("hidden", hidden);
     const std::int64_t heads = fields_.integer("num_attention_heads");
@@ -165,9 +166,10 @@ class Reader {
     // Gemma's first files say "gelu" and mean the tanh form, as hidden_activation tells later.
     const std::string later =
         fields_.text_or("hidden_activation", gemma ? "gelu_pytorch_tanh" : act);
+    const bool meant = !gemma || act == "gelu" || act == "gelu_pytorch_tanh";
     if (!gemma && later == "silu")
       set("activation", "swiglu");
-    else if (later == "gelu_pytorch_tanh")
+    else if (later == "gelu_pytorch_tanh" && meant)
       set("activation", "geglu");
     else
       fields_.problem(join("hidden_act = \"", act, "\" is not supported; silu is",
@@ -203,6 +205,9 @@ class Reader {
     const Json* type = scaling.find("rope_type");
     if (!type) type = scaling.find("type");
     const std::string kind = type ? type->text(what + ".rope_type") : "default";
+    const Json* partial = scaling.find("partial_rotary_factor");
+    if (partial && partial->number(what + ".partial_rotary_factor") != 1)
+      fields_.problem("rope_scaling.partial_rotary_factor: only 1 is supported");
     const auto number = [&](const char* key) {
       const double value = scaling.at(key, what).number(what + "." + key);
       check(std::isfinite(value) && value > 0, what, ".", key, ": ", value, " is not positive");
@@ -221,11 +226,14 @@ class Reader {
                          "\" is not supported; default, linear and llama3 are"));
   }
 
-  // A window as long as the context is none.
+  // A window as long as the context is none. Mistral has one unless the file says null.
   void window() {
-    std::int64_t window = fields_.integer_or("sliding_window", 0);
-    fields_.ignore({"max_window_layers"});
-    if (!fields_.boolean_or("use_sliding_window", model_.type == "mistral")) window = 0;
+    constexpr std::int64_t kMistral = 4096;
+    const bool mistral = model_.type == "mistral";
+    const bool told = fields_.has("sliding_window");
+    std::int64_t window = fields_.integer_or("sliding_window", mistral && !told ? kMistral : 0);
+    if (!fields_.boolean_or("use_sliding_window", mistral)) window = 0;
+    if (!fields_.find("layer_types")) first_windows(window);
     if (const Json* types = fields_.find("layer_types")) {
       const std::string what = fields_.what("layer_types");
       bool full = false, sliding = false;
@@ -240,7 +248,21 @@ class Reader {
         fields_.problem("layer_types: full and sliding attention in one model is not supported");
       if (!sliding) window = 0;
     }
+    fields_.ignore({"max_window_layers"});
     if (window > 0 && window < model_.context) set("window", window);
+  }
+
+  // Qwen's older files: layers from max_window_layers on have the window.
+  void first_windows(std::int64_t& window) {
+    constexpr std::int64_t kQwen = 28;
+    const bool told = fields_.find("max_window_layers") != nullptr;
+    if (window == 0 || (!told && model_.type == "mistral")) return;
+    const std::int64_t from = told ? fields_.integer("max_window_layers", 0) : kQwen;
+    if (from == 0) return;
+    if (from < layers_)
+      fields_.problem(join("max_window_layers = ", from,
+                           ": full and sliding attention in one model ", "is not supported"));
+    window = 0;
   }
 
   void dtype() {
@@ -256,6 +278,7 @@ class Reader {
 
   ConfigFields fields_;
   HfModel model_;
+  std::int64_t layers_ = 0;
 };
 
 }  // namespace

@@ -13,6 +13,8 @@ class ConfigFields {
  public:
   ConfigFields(const Json& config, std::string name) : config_(config), name_(std::move(name)) {}
 
+  // Whether it is there at all, be it null.
+  bool has(const std::string& key) const { return config_.find(key) != nullptr; }
   // Null if absent or null.
   const Json* find(const std::string& key);
   std::int64_t integer(const std::string& key, std::int64_t least = 1);

@@ -31,6 +31,18 @@ std::string resolved_precision(const Recipe& r, const Machine& machine) {
                         r.device.kind, "; legal values: f32, bf16, f16 or auto"));
 }
 
+RopeScaling rope_scaling(const std::string& text) {
+  const RopeScalingWords words = parse_rope_scaling(text);
+  if (words.kind == "none") return {};
+  if (words.kind == "linear")
+    return {.kind = RopeScaling::Kind::kLinear, .factor = words.numbers[0]};
+  return {.kind = RopeScaling::Kind::kLlama3,
+          .factor = words.numbers[0],
+          .low = words.numbers[1],
+          .high = words.numbers[2],
+          .original = words.numbers[3]};
+}
+
 ModelOptions model_options(const Recipe& r) {
   const ModelSection& m = r.model;
   ModelOptions o{.family = m.family == "mlp" ? Family::kMlp : Family::kDecoder,
@@ -42,13 +54,23 @@ ModelOptions model_options(const Recipe& r) {
                  .ffn = m.ffn,
                  .vocab = m.vocab,
                  .sequence = r.batch.sequence,
-                 .bias = m.family != "llama",
+                 .positions = m.positions,
+                 .norm_eps = m.norm_eps,
+                 .bias = m.bias == "all",
+                 .qkv_bias = m.bias == "qkv",
+                 .qk_norm = m.qk_norm,
                  .rope_theta = m.rope_theta,
+                 .rope_scaling = rope_scaling(m.rope_scaling),
+                 .window = m.window,
+                 .scale_embeddings = m.scale_embeddings,
                  .tie_embeddings = m.tie_embeddings,
                  .dropout = m.dropout};
-  o.norm = m.norm == "rms" ? NormKind::kRmsNorm : NormKind::kLayerNorm;
-  o.gated = m.activation == "swiglu";
-  o.activation = o.gated ? Activation::kSilu : Activation::kGeluTanh;
+  o.norm = chosen<NormKind>({{"layer", NormKind::kLayerNorm},
+                             {"rms", NormKind::kRmsNorm},
+                             {"rms1", NormKind::kRmsNormPlusOne}},
+                            m.norm);
+  o.gated = m.activation != "gelu";
+  o.activation = m.activation == "swiglu" ? Activation::kSilu : Activation::kGeluTanh;
   o.rotary = m.position == "rotary";
   return o;
 }

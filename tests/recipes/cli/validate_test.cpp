@@ -49,6 +49,48 @@ INSTANTIATE_TEST_SUITE_P(
              "flag --model.ffn: model.ffn = 100 columns cannot be split over parallel.tensor = 3 "
              "ranks; use model.ffn = 99 or 102"}));
 
+constexpr const char* kScalings =
+    ": expected none, linear:FACTOR, or llama3:FACTOR,LOW,HIGH,ORIGINAL with positive numbers and "
+    "LOW below HIGH";
+
+Case ill_scaling(const std::string& text) {
+  return {{"--model.family=llama", "--model.rope_scaling=" + text},
+          "flag --model.rope_scaling: model.rope_scaling = " + text + kScalings};
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Switches, CrossKey,
+    ::testing::Values(
+        Case{{"--model.family=llama", "--model.rope_scaling=llama3:8,1,4,8192"}, ""},
+        Case{{"--model.family=llama", "--model.rope_scaling=linear:4"}, ""}, ill_scaling("linear"),
+        ill_scaling("linear:0"), ill_scaling("linear:2,3"), ill_scaling("llama3:8,1,4"),
+        ill_scaling("llama3:8,4,1,8192"), ill_scaling("yarn:4"), ill_scaling("none:1"),
+        ill_scaling("llama3:8,1,4,x"),
+        Case{{"--model.rope_scaling=linear:4"},
+             "flag --model.rope_scaling: model.rope_scaling = linear:4 needs model.position = "
+             "rotary; with learned use none"},
+        Case{{"--model.scale_embeddings"},
+             "flag --model.scale_embeddings: model.scale_embeddings = true needs model.position = "
+             "rotary; with learned use false"},
+        Case{{"--model.family=llama", "--model.positions=512"},
+             "flag --model.positions: model.positions = 512 needs model.position = learned; with "
+             "rotary use auto"},
+        Case{{"--model.positions=128", "--batch.sequence=129"},
+             "flag --model.positions: model.positions = 128 are fewer than batch.sequence = 129; "
+             "use batch.sequence = 1 to 128, or more positions"},
+        Case{{"--model.positions=1024", "--batch.sequence=128"}, ""},
+        Case{{"--model.family=mlp", "--model.tie_embeddings=false", "--model.qk_norm"},
+             "flag --model.qk_norm: model.qk_norm: model.family = mlp has no attention; use false"},
+        Case{{"--model.family=mlp", "--model.tie_embeddings=false", "--model.window=8"},
+             "flag --model.window: model.window: model.family = mlp has no attention; use none"},
+        Case{{"--model.family=mlp", "--model.tie_embeddings=false", "--model.bias=none"},
+             "flag --model.bias: model.bias: model.family = mlp has no linears without bias; use "
+             "all"},
+        Case{{"--model.family=llama", "--model.qk_norm", "--model.bias=qkv", "--model.window=8",
+              "--model.norm=rms1", "--model.norm_eps=1e-6", "--model.activation=geglu",
+              "--model.scale_embeddings"},
+             ""}));
+
 INSTANTIATE_TEST_SUITE_P(
     Batch, CrossKey,
     ::testing::Values(

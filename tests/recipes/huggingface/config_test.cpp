@@ -98,6 +98,23 @@ TEST(HfConfig, FamiliesDifferInTheirSwitches) {
   EXPECT_FALSE(keys_of(read(unused)).contains("window"));
 }
 
+// What is said by leaving out: Mistral's window, and the layers that Qwen's window begins at.
+TEST(HfConfig, WindowsBySilence) {
+  const auto as = [](const std::string& type, const std::string& text) {
+    return with(with(text, "model_type", "\"" + type + "\""), "rope_scaling", "");
+  };
+  EXPECT_EQ(keys_of(read(as("mistral", kLlama32))).at("window"), "4096");
+  const std::string qwen =
+      with(with(as("qwen2", kLlama32), "sliding_window", "512"), "use_sliding_window", "true");
+  const auto from = [&](const std::string& layers) {
+    return with(qwen, "max_window_layers", layers);
+  };
+  EXPECT_EQ(keys_of(read(from("0"))).at("window"), "512");
+  EXPECT_FALSE(keys_of(read(from("16"))).contains("window"));  // of 16 layers
+  EXPECT_FALSE(keys_of(read(qwen)).contains("window"));        // 28
+  EXPECT_NE(refusal(from("8")).find("full and sliding attention in one model"), std::string::npos);
+}
+
 TEST(HfConfig, RefusesByName) {
   test::FaultCount count{.row = "R25", .what = "config.json that cannot be computed"};
   const auto expect = [&](const std::string& key, const std::string& value, const std::string& part,
@@ -115,6 +132,8 @@ TEST(HfConfig, RefusesByName) {
   expect("auto_map", R"({"AutoModel": "x.Y"})", "auto_map is not supported: it needs code");
   expect("quantization_config", R"({"bits": 4})", "quantization_config is not supported");
   expect("hidden_act", "\"relu2\"", "hidden_act = \"relu2\" is not supported");
+  expect("hidden_act", "\"relu\"", "hidden_act = \"relu\" is not supported",
+         with(with(kLlama32, "model_type", "\"gemma\""), "rope_scaling", ""));
   expect("attention_bias", "true", "attention_bias = true is not supported; only false is");
   expect("rope_scaling", R"({"type": "yarn", "factor": 4.0})", "type \"yarn\" is not supported");
   expect("rope_scaling", R"({"rope_type": "llama3", "factor": 8.0})",

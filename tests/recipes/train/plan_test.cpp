@@ -46,6 +46,38 @@ TEST(Plan, SixteenBitsThatAreOnlyStoredAreKnown) {
   EXPECT_FALSE(stored("f16", "reference", false));  // slow in any format
 }
 
+TEST(Plan, SwitchesOfAModel) {
+  const auto model = [](std::vector<std::string> flags) {
+    flags.push_back("--precision.compute=f32");
+    return engine_options(testing::parse("", flags)).model;
+  };
+  const ModelOptions gpt2 = model({"--model.positions=1024"});
+  EXPECT_TRUE(gpt2.bias);
+  EXPECT_FALSE(gpt2.qkv_bias || gpt2.qk_norm || gpt2.scale_embeddings);
+  EXPECT_EQ(gpt2.norm_eps, 1e-5);
+  EXPECT_EQ(gpt2.positions, 1024);
+  const ModelOptions llama =
+      model({"--model.family=llama", "--model.rope_scaling=llama3:32,1,4,8192"});
+  EXPECT_FALSE(llama.bias || llama.qkv_bias);
+  EXPECT_EQ(llama.activation, Activation::kSilu);
+  EXPECT_EQ(llama.rope_scaling, (RopeScaling{.kind = RopeScaling::Kind::kLlama3,
+                                             .factor = 32,
+                                             .low = 1,
+                                             .high = 4,
+                                             .original = 8192}));
+  const ModelOptions all =
+      model({"--model.family=llama", "--model.bias=qkv", "--model.qk_norm", "--model.norm=rms1",
+             "--model.norm_eps=1e-6", "--model.activation=geglu", "--model.rope_scaling=linear:2.5",
+             "--model.window=7", "--model.scale_embeddings", "--model.ffn=auto"});
+  EXPECT_TRUE(!all.bias && all.qkv_bias && all.qk_norm && all.gated && all.scale_embeddings);
+  EXPECT_EQ(all.activation, Activation::kGeluTanh);
+  EXPECT_EQ(all.norm, NormKind::kRmsNormPlusOne);
+  EXPECT_EQ(all.norm_eps, 1e-6);
+  EXPECT_EQ(all.rope_scaling.factor, 2.5);
+  EXPECT_EQ(all.window, 7);
+  EXPECT_EQ(all.ffn, 1024);  // 8/3 of 384, as every gated layer
+}
+
 TEST(Plan, OnlyF16HasADynamicLossScale) {
   Recipe r = recipe("f16", "cpu", true);
   r.precision.loss_scale_window = 7;
