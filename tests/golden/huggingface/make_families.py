@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Tiny random models of every family that recipes/huggingface reads, as `transformers` saves and computes them.
+
+Writes beside itself, for each family: FAMILY/config.json and FAMILY/model.safetensors (bf16, so half the bytes), FAMILY/expected.json
+(token ids, loss, greedy continuation) and FAMILY/expected.safetensors (logits and gradients in f32, of the f32 model with those weights).
+Weights are large enough that every part matters, and drawn again until no choice of the largest logit is closer than MARGIN.
+
+Needs torch, transformers and safetensors: pip install torch transformers; made with transformers 5.24.0 and torch 2.15.0.
+Usage: make_families.py [FAMILY ...]
+"""
+
+import json
+import pathlib
+import sys
+
+import torch
+import transformers as hf
+from safetensors.torch import save_file
+
+MARGIN = 5e-3  # well above the tests' 1e-5
+SAMPLES, SEQUENCE, PROMPT = 2, 8, 3
+HERE = pathlib.Path(__file__).resolve().parent
+
+COMMON = dict(vocab_size=61, hidden_size=24, intermediate_size=42, num_hidden_layers=2, num_attention_heads=3,
+              num_key_value_heads=1, max_position_embeddings=64, bos_token_id=1, eos_token_id=2, pad_token_id=None)
+
+FAMILIES = {
+    "gpt2": lambda: hf.GPT2Config(vocab_size=61, n_embd=24, n_layer=2, n_head=3, n_positions=16, n_inner=42, resid_pdrop=0.0,
+                                  embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=1, eos_token_id=2),
+    "llama": lambda: hf.LlamaConfig(**COMMON, rms_norm_eps=1e-5, rope_parameters=dict(
+        rope_type="llama3", rope_theta=10000.0, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
+        original_max_position_embeddings=64)),
+    "llama_linear": lambda: hf.LlamaConfig(**COMMON, tie_word_embeddings=True, rope_parameters=dict(
+        rope_type="linear", rope_theta=500.0, factor=2.0)),
+    "mistral": lambda: hf.MistralConfig(**COMMON, sliding_window=4, head_dim=8),
+    "qwen2": lambda: hf.Qwen2Config(**COMMON, tie_word_embeddings=True),
+    "qwen3": lambda: hf.Qwen3Config(**COMMON, head_dim=10),
+    "gemma": lambda: hf.GemmaConfig(**COMMON, head_dim=10),
+}
+
+# Ends of the names whose gradients are kept: every kind of vector, and some matrices.
+KEPT = ("bias", "norm.weight", "layernorm.weight", "ln_1.weight", "ln_2.weight", "ln_f.weight", "k_proj.weight", "down_proj.weight",
+        "mlp.c_proj.weight", "attn.c_attn.weight", "wpe.weight", "wte.weight", "embed_tokens.weight")
+
+
+def draw(model, seed):
+    """Random weights that bf16 holds exactly."""
+    random = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            values = torch.randn(p.shape, generator=random)
+            if p.dim() == 1:
+                ones = name.endswith("weight") and model.config.model_type != "gemma"
+                values = 0.3 * values + (1.0 if ones else 0.0)
+            else:
+                values = values * 1.2 * p.shape[-1] ** -0.5
+            p.copy_(values.to(torch.bfloat16).float())
+
+
+def margin_of(logits):
+    top = logits.topk(2, dim=-1).values
+    return (top[..., 0] - top[..., 1]).min().item()
+
+
+def greedy(model, prompt):
+    ids, margin = list(prompt), 1e9
+    while len(ids) < SEQUENCE:
+        last = model(torch.tensor([ids]), use_cache=False).logits[0, -1]
+        margin = min(margin, margin_of(last))
+        ids.append(int(last.argmax()))
+    return ids, margin
+
+
+def make(family):
+    config = FAMILIES[family]()
+    config._attn_implementation = "eager"
+    model = hf.AutoModelForCausalLM.from_config(config, torch_dtype=torch.float32).eval()
+    ids = torch.randint(0, 61, (SAMPLES, SEQUENCE), generator=torch.Generator().manual_seed(3))
+    for seed in range(1000):
+        draw(model, seed)
+        out = model(ids, labels=ids, use_cache=False)
+        continued, margin = greedy(model, ids[0, :PROMPT].tolist())
+        if min(margin, margin_of(out.logits)) > MARGIN:
+            break
+    model.zero_grad()
+    out.loss.backward()
+    expected = {"logits": out.logits.detach().contiguous()}
+    for name, p in model.named_parameters():
+        if name.endswith(KEPT):
+            expected[name.removeprefix("transformer.")] = p.grad.detach().clone().contiguous()
+    folder = HERE / family
+    folder.mkdir(exist_ok=True)
+    save_file(expected, folder / "expected.safetensors")
+    told = {"ids": ids.tolist(), "loss": out.loss.item(), "greedy": continued, "prompt": PROMPT,
+            "made_with": f"transformers {hf.__version__}, torch {torch.__version__.split('+')[0]}"}
+    (folder / "expected.json").write_text(json.dumps(told) + "\n")
+    model.to(torch.bfloat16).save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    print(f"{family}: seed {seed}, loss {told['loss']:.6f}, greedy {continued}")
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or FAMILIES:
+        make(name)
