@@ -191,8 +191,8 @@ std::vector<Key> model_keys() {
        .type = KeyType::kPath,
        .at = [](Recipe& r) -> std::string& { return r.model.from; },
        .initial = "",
-       .supported = {""},
-       .help = "Folder of a model to start from."},
+       .help = "Folder of a model to start from: config.json and safetensors, as Hugging Face has "
+               "them. It decides the other keys of this section."},
       {.section = "data",
        .name = "text",
        .type = KeyType::kPath,

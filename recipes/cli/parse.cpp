@@ -23,6 +23,7 @@ class Parser {
     file();
     environment();
     flags();
+    model_folder();
     resolve(recipe_, input_.under_launcher);
     cross();
     if (problems_.empty()) return recipe_;
@@ -117,6 +118,36 @@ class Parser {
         ill_.insert(flag.name);
       }
     }
+  }
+
+  // A recipe that was resolved holds all keys of its model: it needs the folder no more.
+  void model_folder() {
+    const std::string folder = recipe_.model.from;
+    if (folder.empty() || !input_.model_keys_of) return;
+    ModelKeys found;
+    try {
+      found = input_.model_keys_of(folder);
+    } catch (const Error& error) {
+      const bool resolved = origins_.contains("model.layers") && origins_.contains("model.vocab") &&
+                            origins_.contains("model.hidden") && origins_.contains("model.ffn");
+      if (!resolved) problem(origins_["model.from"], error.what());
+      return;
+    }
+    for (const auto& [name, value] : found.values) model_key("model." + name, value, found.origin);
+  }
+
+  void model_key(const std::string& name, const std::string& value, const std::string& origin) {
+    const Key* key = find_key(name);
+    if (!key) return problem(origin, name + " = " + value + " is not supported by this version");
+    const auto given = origins_.find(name);
+    if (given == origins_.end()) return set(*key, value, origin);
+    Recipe other = recipe_;
+    const std::string wrong = assign(*key, value, other);
+    if (!wrong.empty())
+      problem(origin, wrong);
+    else if (text_of(*key, other) != text_of(*key, recipe_))
+      problem(given->second, join(name, " = ", text_of(*key, recipe_), " contradicts ", origin,
+                                  ", which makes it ", value));
   }
 
   void cross() {

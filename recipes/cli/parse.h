@@ -11,6 +11,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "recipes/cli/recipe.h"
@@ -21,6 +22,12 @@ namespace trireme {
 struct Flag {
   std::string name;  // without the dashes
   std::optional<std::string> value;
+};
+
+// What the folder of model.from says of the section model, and the name of the file that says it.
+struct ModelKeys {
+  std::string origin;
+  std::vector<std::pair<std::string, std::string>> values;  // {"layers", "30"}
 };
 
 struct RecipeInput {
@@ -34,6 +41,9 @@ struct RecipeInput {
   std::optional<bool> under_launcher;
   // Refuse a recipe that has neither data.text nor data.tokens: for subcommands that read data.
   bool needs_data = false;
+  // Reads a model folder; throws Error. Its keys hold where the recipe says nothing, and a recipe
+  // that says otherwise is refused. Unset: model.from is only kept.
+  std::function<ModelKeys(const std::string& folder)> model_keys_of;
   // Entries of the model's list of layers. Unset: layers + 2.
   std::function<std::int64_t(const Recipe&)> list_entries;
 };

@@ -1,10 +1,11 @@
-// trireme checkpoint inspect|verify|diff FOLDER... [--json]
+// trireme checkpoint inspect|verify|diff|export FOLDER... [--json]
 #include <functional>
 #include <ostream>
 
 #include "framework/base/error.h"
 #include "framework/checkpoint/inspect.h"
 #include "recipes/commands/checkpoint_place.h"
+#include "recipes/commands/export_command.h"
 #include "recipes/commands/process.h"
 #include "recipes/report/numbers.h"
 #include "recipes/report/table.h"
@@ -18,7 +19,8 @@ using Rows = std::vector<std::vector<std::string>>;
 constexpr char kUsage[] =
     "trireme checkpoint inspect FOLDER | verify FOLDER... | diff FOLDER FOLDER, each a run's "
     "folder "
-    "or one of its checkpoints, [--json]";
+    "or one of its checkpoints, [--json]; export FOLDER OUT [--dtype f32|bf16|f16] "
+    "[--shard_size 5GB] makes a Hugging Face folder";
 
 std::string shape_text(const Shape& shape) { return join(shape); }
 
@@ -180,6 +182,8 @@ int checkpoint_command(Process& process, const CommandLine& line) {
   if (what == "inspect" && folders.size() == 1) return inspect_one(process, line, folders[0]);
   if (what == "verify" && !folders.empty()) return verify_all(process, line, folders);
   if (what == "diff" && folders.size() == 2) return diff_two(process, line, folders[0], folders[1]);
+  if (what == "export" && folders.size() == 2)
+    return export_checkpoint(process, line, folders[0], folders[1]);
   throw UsageError(join("checkpoint: ", kUsage));
 }
 

@@ -6,6 +6,7 @@
 
 #include "framework/base/error.h"
 #include "recipes/cli/parse.h"
+#include "recipes/huggingface/folder.h"
 
 namespace trireme {
 
@@ -39,6 +40,8 @@ std::vector<Option> options_of(const std::string& command) {
     for (const char* name : {"resume", "restart"}) add(name, false);
   if (command == "tokenizer")
     for (const char* name : {"vocab", "split"}) add(name, true);
+  if (command == "checkpoint")
+    for (const char* name : {"dtype", "shard_size"}) add(name, true);
   if (command == "generate")
     for (const char* name : {"prompt", "tokens", "temperature", "top_k", "seed"}) add(name, true);
   return options;
@@ -48,10 +51,14 @@ Recipe recipe_of(Process& process, const CommandLine& line, bool needs_data) {
   if (line.names.size() > 1)
     throw UsageError(join(line.command, ": one recipe file, got ", line.names.size(),
                           " names: ", line.names[0], ", ", line.names[1], ", ..."));
-  RecipeInput input{.flags = line.flags,
-                    .environment = process.environment,
-                    .under_launcher = process.under_launcher,
-                    .needs_data = needs_data};
+  RecipeInput input{
+      .flags = line.flags,
+      .environment = process.environment,
+      .under_launcher = process.under_launcher,
+      .needs_data = needs_data,
+      .model_keys_of = [&](const std::string& folder) {
+        return ModelKeys{path_join(folder, "config.json"), hf_model_of(process.files, folder).keys};
+      }};
   if (!line.names.empty()) {
     input.file = line.names[0];
     if (process.files.status(input.file).kind != FileKind::kFile)

@@ -32,12 +32,15 @@ DType element_type(const SafeTensor& tensor, const std::string& path) {
 
 }  // namespace
 
-HfFolder::HfFolder(Files& files, const std::string& folder) : folder_(folder) {
+HfModel hf_model_of(Files& files, const std::string& folder) {
   const std::string path = path_join(folder, "config.json");
   check(files.exists(path), folder, ": there is no config.json; a folder with config.json and ",
         "model.safetensors is expected");
-  config_ = parse_json(read_whole(files, path, kMostJson), path);
-  model_ = read_hf_config(config_, path);
+  return read_hf_config(parse_json(read_whole(files, path, kMostJson), path), path);
+}
+
+HfFolder::HfFolder(Files& files, const std::string& folder)
+    : folder_(folder), model_(hf_model_of(files, folder)) {
   open_weights(files);
 }
 
@@ -127,7 +130,7 @@ void HfFolder::read(const std::string& logical, const Shape& shape, const Rectan
   if (found.tensor->shape != expected)
     fail(found.file->path(), ": tensor \"", found.tensor->name, "\" is ", found.tensor->text(),
          ", but ", logical, " of this model needs ",
-         SafeTensor{.dtype = found.tensor->dtype, .shape = expected}.text());
+         SafeTensor{.name = {}, .dtype = found.tensor->dtype, .shape = expected}.text());
   const std::int64_t first = place->part * shape[0];
   auto* to = static_cast<std::byte*>(out);
   if (place->transposed) return read_transposed(found, first, at_rows, dtype, to);

@@ -16,13 +16,15 @@
 
 namespace trireme {
 
+// What config.json of the folder says; Error if there is none.
+HfModel hf_model_of(Files& files, const std::string& folder);
+
 class HfFolder {
  public:
   HfFolder(Files& files, const std::string& folder);
 
   const std::string& path() const { return folder_; }
   const HfModel& model() const { return model_; }
-  const Json& config() const { return config_; }
   // Names of all tensors, without the prefix of the whole model.
   std::set<std::string> names() const;
   // Null if there is none.
@@ -51,7 +53,6 @@ class HfFolder {
   HfNaming naming() const;
 
   std::string folder_;
-  Json config_;
   HfModel model_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::map<std::string, Found> tensors_;  // by name without prefix

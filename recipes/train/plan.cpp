@@ -109,7 +109,7 @@ ZeroOptions zero_options(const Recipe& r) {
                        .decay = o.decay},
           .loss_scale = loss_scale_options(r.precision),
           .clip = o.clip,
-          .initial_values = !r.train.resume,
+          .initial_values = !r.train.resume && r.model.from.empty(),
           .check_replicas = r.train.check_replicas};
 }
 

@@ -10,6 +10,7 @@
 #include "recipes/report/printable.h"
 #include "recipes/train/gather.h"
 #include "recipes/train/memory_advice.h"
+#include "recipes/train/model_start.h"
 #include "recipes/train/plan.h"
 #include "recipes/train/sampler.h"
 
@@ -250,10 +251,19 @@ void Trainer::attempt_step(std::int64_t index) {
   time_["checkpoints"] += now() - from;
 }
 
+// An engine that was to be loaded has no values yet.
+void Trainer::begin_anew() {
+  const CheckpointInputs& c = inputs_.checkpoints;
+  if (!recipe_.model.from.empty())
+    load_model_folder({c.session, engine_, mesh_, *backend_, *backend_}, inputs_.files,
+                      recipe_.model.from);
+  else if (recipe_.train.resume)
+    engine_.optimizer().fill_initial();
+}
+
 TrainingEnd Trainer::run() try {
   counts_ = earlier_ = checkpoints_.resume(speaks() ? inputs_.voice : nullptr);
-  // An engine that was to be loaded has no values yet.
-  if (recipe_.train.resume && earlier_.steps == 0) engine_.optimizer().fill_initial();
+  if (earlier_.steps == 0) begin_anew();
   if (earlier_.steps >= recipe_.train.steps) return {.complete = true};
   start_ = now();
   for (std::int64_t index = earlier_.steps; index < recipe_.train.steps && !stopped_; ++index)

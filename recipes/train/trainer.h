@@ -61,6 +61,7 @@ class Trainer {
   std::vector<std::int32_t> prompt() const;
   SampleSource training_samples() const;
   void write_trace_file();
+  void begin_anew();
   TrainingEnd finish(bool stopped);
   double now()
       const;  // seconds since the epoch of the system clock: shared by all ranks of a machine

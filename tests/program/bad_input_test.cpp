@@ -133,7 +133,6 @@ TEST_F(BadInput, SizesThatDoNotDivide) {
 TEST_F(BadInput, WhatThisVersionLacks) {
   expect_no_run(run_, {"--device.kind=cuda"}, 2,
                 {"device.kind = cuda is not supported yet; legal values: reference or cpu"});
-  expect_no_run(run_, {"--model.from=folder"}, 2, {"model.from = folder is not supported yet"});
 }
 
 TEST_F(BadInput, OffloadWithoutMeaning) {

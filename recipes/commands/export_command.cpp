@@ -1,0 +1,59 @@
+#include "recipes/commands/export_command.h"
+
+#include <ostream>
+
+#include "framework/base/error.h"
+#include "recipes/cli/parse.h"
+#include "recipes/cli/values.h"
+#include "recipes/commands/checkpoint_place.h"
+#include "recipes/huggingface/export.h"
+#include "recipes/report/numbers.h"
+
+namespace trireme {
+
+namespace {
+
+DType wanted_type(Process& process, const CommandLine& line, const std::string& base) {
+  const auto given = line.options.find("dtype");
+  if (given == line.options.end())
+    return base.empty() ? DType::kF32 : stored_type(process.files, base);
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
+    if (given->second == name_of(dtype)) return dtype;
+  throw UsageError(
+      join("checkpoint export: --dtype ", given->second, ": f32, bf16 or f16 is expected"));
+}
+
+std::int64_t shard_size(const CommandLine& line) {
+  const auto given = line.options.find("shard_size");
+  if (given == line.options.end()) return HfExport{}.shard_bytes;
+  const std::optional<std::int64_t> bytes = parse_size(given->second);
+  if (!bytes || *bytes < 1)
+    throw UsageError(join("checkpoint export: --shard_size ", given->second,
+                          ": a size is expected, such as 5GB or 64MiB"));
+  return *bytes;
+}
+
+}  // namespace
+
+int export_checkpoint(Process& process, const CommandLine& line, const std::string& folder,
+                      const std::string& out) {
+  const std::string place = checkpoints_in(process.files, folder).back();
+  const CheckpointReader checkpoint(process.files, place);
+  const Recipe recipe =
+      parse_recipe({.file = path_join(place, "recipe.cfg"), .text = checkpoint.manifest().recipe});
+  HfExport options{.base = recipe.model.from};
+  if (!options.base.empty() && !process.files.exists(path_join(options.base, "config.json"))) {
+    process.err << "note: " << options.base
+                << " (model.from) is gone; config.json is written anew, "
+                << "without tokenizer\n";
+    options.base.clear();
+  }
+  options.dtype = wanted_type(process, line, options.base);
+  options.shard_bytes = shard_size(line);
+  export_model(process.files, checkpoint, recipe, out, options);
+  process.out << out << ": step " << checkpoint.manifest().step << " of " << place << " in "
+              << name_of(options.dtype) << "\n";
+  return 0;
+}
+
+}  // namespace trireme

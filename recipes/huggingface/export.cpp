@@ -1,0 +1,254 @@
+#include "recipes/huggingface/export.h"
+
+#include <algorithm>
+#include <map>
+
+#include "framework/base/error.h"
+#include "framework/checkpoint/safetensors/safetensors_writer.h"
+#include "recipes/huggingface/config_write.h"
+#include "recipes/huggingface/folder.h"
+
+namespace trireme {
+
+namespace {
+
+constexpr std::int64_t kBlockBytes = std::int64_t{8} << 20;
+// What a folder has beside config and weights, as far as it has it.
+constexpr std::array kCompanions = {
+    "tokenizer.json",    "tokenizer_config.json", "special_tokens_map.json", "tokenizer.model",
+    "added_tokens.json", "chat_template.jinja",   "generation_config.json",  "vocab.json",
+    "merges.txt"};
+
+// A tensor of the folder, and the logical ones that it is made of, by part.
+struct Fused {
+  SafeTensor stored;
+  bool transposed = false;
+  std::vector<LogicalArray> parts;
+};
+
+// Layer 10 after layer 9.
+std::vector<std::string> sort_key(const std::string& name) {
+  std::vector<std::string> key(1);
+  for (const char c : name) {
+    const bool digit = c >= '0' && c <= '9';
+    const bool in_digits = !key.back().empty() && key.back()[0] >= '0' && key.back()[0] <= '9';
+    if (digit != in_digits) key.emplace_back();
+    key.back() += c;
+  }
+  for (std::string& part : key)
+    if (!part.empty() && part[0] >= '0' && part[0] <= '9')
+      part.insert(0, 20 - std::min<std::size_t>(20, part.size()), '0');
+  return key;
+}
+
+std::vector<Fused> fused_tensors(const CheckpointReader& checkpoint, HfNaming naming, DType dtype) {
+  std::map<std::vector<std::string>, Fused> all;
+  for (const LogicalArray& array : checkpoint.arrays()) {
+    if (array.name.array != "value") continue;
+    const std::optional<HfPlace> place = hf_place(naming, array.name.tensor);
+    check(place.has_value(), "tensor ", array.name.tensor,
+          " has no name in the files of this family");
+    Fused& fused = all[sort_key(place->name)];
+    fused.stored.name = place->name;
+    fused.stored.dtype = safetensors_name(dtype);
+    fused.transposed = place->transposed;
+    fused.stored.shape = {array.rows() * place->parts};
+    if (array.shape.dims() == 2) fused.stored.shape.push_back(array.columns());
+    if (place->transposed) std::swap(fused.stored.shape[0], fused.stored.shape[1]);
+    fused.parts.resize(static_cast<std::size_t>(place->parts));
+    fused.parts[static_cast<std::size_t>(place->part)] = array;
+  }
+  std::vector<Fused> tensors;
+  for (auto& [key, fused] : all) {
+    for (const LogicalArray& part : fused.parts)
+      check(!part.name.tensor.empty(), "a part of ", fused.stored.name,
+            " is missing in the checkpoint");
+    tensors.push_back(std::move(fused));
+  }
+  return tensors;
+}
+
+class WeightFiles {
+ public:
+  WeightFiles(Files& files, const CheckpointReader& checkpoint, std::string folder,
+              const HfExport& options)
+      : files_(files), checkpoint_(checkpoint), folder_(std::move(folder)), options_(options) {}
+
+  void write(const std::vector<Fused>& tensors) {
+    std::vector<std::vector<const Fused*>> shards(1);
+    std::int64_t bytes = 0;
+    for (const Fused& tensor : tensors) {
+      const std::int64_t own = tensor.stored.elements() * size_of(options_.dtype);
+      if (bytes > 0 && bytes + own > options_.shard_bytes) {
+        shards.emplace_back();
+        bytes = 0;
+      }
+      shards.back().push_back(&tensor);
+      bytes += own;
+      all_ += own;
+    }
+    Json::Object map;
+    for (std::size_t i = 0; i < shards.size(); ++i) {
+      const std::string name = shard_name(i, shards.size());
+      write_shard(name, shards[i]);
+      for (const Fused* tensor : shards[i]) map.emplace_back(tensor->stored.name, name);
+    }
+    if (shards.size() == 1) return;
+    const Json index(Json::Object{{"metadata", Json::Object{{"total_size", all_}}},
+                                  {"weight_map", std::move(map)}});
+    write_whole_atomically(files_, path_join(folder_, "model.safetensors.index.json"),
+                           to_text(index, 2) + "\n");
+  }
+
+ private:
+  static std::string shard_name(std::size_t i, std::size_t count) {
+    if (count == 1) return "model.safetensors";
+    const auto five = [](std::size_t n) {
+      const std::string digits = std::to_string(n);
+      return std::string(5 - std::min<std::size_t>(5, digits.size()), '0') + digits;
+    };
+    return "model-" + five(i + 1) + "-of-" + five(count) + ".safetensors";
+  }
+
+  void write_shard(const std::string& name, const std::vector<const Fused*>& tensors) {
+    std::vector<SafeTensor> headers;
+    for (const Fused* tensor : tensors) headers.push_back(tensor->stored);
+    SafetensorsWriter writer(files_, path_join(folder_, name), headers, {{"format", "pt"}});
+    for (const Fused* tensor : tensors)
+      tensor->transposed ? write_transposed(*tensor, writer) : write_rows(*tensor, writer);
+    writer.commit();
+  }
+
+  void told(SafetensorsWriter& writer, const std::vector<std::byte>& block, std::int64_t bytes) {
+    writer.write(block.data(), bytes);
+    done_ += bytes;
+    if (options_.progress) options_.progress(done_, all_);
+  }
+
+  void write_rows(const Fused& tensor, SafetensorsWriter& writer) {
+    for (const LogicalArray& part : tensor.parts) {
+      const std::int64_t width = part.columns() * size_of(options_.dtype);
+      const std::int64_t step =
+          std::max<std::int64_t>(1, kBlockBytes / std::max<std::int64_t>(1, width));
+      std::vector<std::byte> block;
+      for (std::int64_t row = 0; row < part.rows(); row += step) {
+        const std::int64_t rows = std::min(step, part.rows() - row);
+        block.resize(static_cast<std::size_t>(rows * width));
+        checkpoint_.read(part.name, {row, 0, rows, part.columns()}, options_.dtype, block.data());
+        told(writer, block, rows * width);
+      }
+    }
+  }
+
+  // Stored rows are our columns; each holds those of all parts behind each other.
+  void write_transposed(const Fused& tensor, SafetensorsWriter& writer) {
+    const std::int64_t columns = tensor.stored.shape[0], all_rows = tensor.stored.shape[1];
+    const std::int64_t width = size_of(options_.dtype);
+    const std::int64_t step = std::max<std::int64_t>(1, kBlockBytes / (all_rows * width));
+    std::vector<std::byte> read, block;
+    for (std::int64_t column = 0; column < columns; column += step) {
+      const std::int64_t count = std::min(step, columns - column);
+      block.resize(static_cast<std::size_t>(count * all_rows * width));
+      std::int64_t first = 0;
+      for (const LogicalArray& part : tensor.parts) {
+        read.resize(static_cast<std::size_t>(part.rows() * count * width));
+        checkpoint_.read(part.name, {0, column, part.rows(), count}, options_.dtype, read.data());
+        for (std::int64_t r = 0; r < part.rows(); ++r)
+          for (std::int64_t c = 0; c < count; ++c)
+            std::copy_n(read.data() + (r * count + c) * width, width,
+                        block.data() + (c * all_rows + first + r) * width);
+        first += part.rows();
+      }
+      told(writer, block, count * all_rows * width);
+    }
+  }
+
+  Files& files_;
+  const CheckpointReader& checkpoint_;
+  std::string folder_;
+  const HfExport& options_;
+  std::int64_t done_ = 0, all_ = 0;
+};
+
+// The base's own config, with the type that the files now have.
+Json config_for(Files& files, const Recipe& recipe, const HfExport& options) {
+  if (options.base.empty()) return hf_config_of(recipe, options.dtype);
+  const std::string path = path_join(options.base, "config.json");
+  Json::Object members = parse_json(read_whole(files, path), path).object(path);
+  for (auto& [key, value] : members)
+    if (key == "torch_dtype" || key == "dtype") value = torch_name(options.dtype);
+  return members;
+}
+
+void copy_companions(Files& files, const std::string& from, const std::string& to) {
+  for (const char* name : kCompanions) {
+    const std::string path = path_join(from, name);
+    if (files.status(path).kind == FileKind::kFile)
+      write_whole_atomically(files, path_join(to, name), read_whole(files, path));
+  }
+}
+
+std::string name_of_folder(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path.substr(path.rfind('/') + 1);
+}
+
+std::string model_card(const Recipe& recipe, const Manifest& manifest, const HfExport& options) {
+  std::string text =
+      join("---\nlibrary_name: transformers\n",
+           options.base.empty() ? "" : "base_model: " + name_of_folder(options.base) + "\n",
+           "---\n\n# Model card\n\n");
+  text += join("Trained for ", manifest.step, " steps of ", recipe.batch.global, " samples x ",
+               recipe.batch.sequence, " tokens",
+               recipe.data.text.empty() ? "" : " on " + recipe.data.text, ".\n");
+  return text +
+         "\nTo be written: what it is for, what it was trained on, what it must not be used "
+         "for.\n";
+}
+
+}  // namespace
+
+DType stored_type(Files& files, const std::string& folder) {
+  const HfFolder from(files, folder);
+  if (from.model().dtype) return *from.model().dtype;
+  for (const std::string& name : from.names())
+    if (const auto dtype = dtype_of_safetensors(from.find(name)->dtype);
+        dtype && is_floating(*dtype) && !is_hf_buffer(name))
+      return *dtype;
+  return DType::kF32;
+}
+
+void export_model(Files& files, const CheckpointReader& checkpoint, const Recipe& recipe,
+                  const std::string& to, const HfExport& options) {
+  check(!files.exists(to) ||
+            (files.status(to).kind == FileKind::kDirectory && files.list(to).empty()),
+        "export to ", to, ": it is there already; a new or empty folder is expected");
+  const Json config = config_for(files, recipe, options);
+  const std::string type = config.at("model_type", "config.json").text("config.json: model_type");
+  const std::vector<Fused> tensors =
+      fused_tensors(checkpoint, type == "gpt2" ? HfNaming::kGpt2 : HfNaming::kLlama, options.dtype);
+  const std::string making = files.temporary_name(to);
+  files.make_directories(making);
+  try {
+    WeightFiles(files, checkpoint, making, options).write(tensors);
+    const std::string tokenizer = options.base.empty() ? recipe.data.tokenizer : options.base;
+    if (files.status(tokenizer).kind == FileKind::kDirectory)
+      copy_companions(files, tokenizer, making);
+    write_whole_atomically(files, path_join(making, "README.md"),
+                           model_card(recipe, checkpoint.manifest(), options));
+    write_whole_atomically(files, path_join(making, "config.json"), to_text(config, 2) + "\n");
+    files.sync_directory(making);
+    if (files.exists(to)) files.remove(to);
+    files.rename(making, to);
+    files.sync_directory(folder_of(to));
+  } catch (...) {
+    try {
+      files.remove_all(making);
+    } catch (const Error&) {
+      // The first error is on its way; what is left has a temporary name.
+    }
+    throw;
+  }
+}
+
+}  // namespace trireme

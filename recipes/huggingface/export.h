@@ -1,0 +1,33 @@
+// From a checkpoint of any layout to a model folder that `transformers` loads: config.json, weights
+// in safetensors, tokenizer and templates of the folder the model came from, and a model card.
+//
+// Tensors are read, converted and written in blocks: memory is bounded by a few blocks, whatever
+// the model's size. The folder appears whole under its name, or not at all.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "framework/base/dtype.h"
+#include "framework/checkpoint/checkpoint_reader.h"
+#include "recipes/cli/recipe.h"
+
+namespace trireme {
+
+struct HfExport {
+  DType dtype = DType::kF32;                         // of the weights in the files
+  std::int64_t shard_bytes = std::int64_t{5} << 30;  // of one file, at most one tensor more
+  std::string base;                                  // folder the model came from; may be empty
+  std::function<void(std::int64_t done, std::int64_t all)> progress;  // bytes; may be empty
+};
+
+// `recipe`: resolved, of the run that made the checkpoint. Throws Error when no family of Hugging
+// Face's has such a model, when `to` exists and is not empty, or when the disk has no room.
+void export_model(Files& files, const CheckpointReader& checkpoint, const Recipe& recipe,
+                  const std::string& to, const HfExport& options);
+
+// The type that the folder's weights are stored in: what an export keeps.
+DType stored_type(Files& files, const std::string& folder);
+
+}  // namespace trireme

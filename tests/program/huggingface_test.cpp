@@ -1,0 +1,188 @@
+// Model folders in and out, as a user calls them: what is not trained comes out with the same bits
+// under every layout, and folders that do not fit are refused before work begins.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "framework/base/random.h"
+#include "framework/checkpoint/safetensors/safetensors_writer.h"
+#include "tests/program/checkpoints/run_columns.h"
+
+namespace trireme::testing {
+namespace {
+
+struct Stored {
+  std::string name;
+  std::vector<std::int64_t> shape;
+};
+
+// Like the tiny recipe, so that nothing else need be told.
+const std::string kConfig = R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"],
+  "num_hidden_layers": 2, "hidden_size": 16, "num_attention_heads": 4, "num_key_value_heads": 2,
+  "intermediate_size": 24, "vocab_size": 256, "max_position_embeddings": 64, "rms_norm_eps": 1e-05,
+  "tie_word_embeddings": false, "hidden_act": "silu", "dtype": "bfloat16"})";
+
+std::vector<Stored> llama_tensors() {
+  std::vector<Stored> all = {{"model.embed_tokens.weight", {256, 16}},
+                             {"model.norm.weight", {16}},
+                             {"lm_head.weight", {256, 16}}};
+  for (const std::string layer : {"model.layers.0.", "model.layers.1."})
+    for (const Stored& t : std::vector<Stored>{{"input_layernorm.weight", {16}},
+                                               {"post_attention_layernorm.weight", {16}},
+                                               {"self_attn.q_proj.weight", {16, 16}},
+                                               {"self_attn.k_proj.weight", {8, 16}},
+                                               {"self_attn.v_proj.weight", {8, 16}},
+                                               {"self_attn.o_proj.weight", {16, 16}},
+                                               {"mlp.gate_proj.weight", {24, 16}},
+                                               {"mlp.up_proj.weight", {24, 16}},
+                                               {"mlp.down_proj.weight", {16, 24}}})
+      all.push_back({layer + t.name, t.shape});
+  return all;
+}
+
+class ModelFolders : public ::testing::Test {
+ protected:
+  void SetUp() override { make(llama_tensors(), kConfig); }
+
+  void make(const std::vector<Stored>& tensors, const std::string& config) {
+    files_->make_directories(from_);
+    std::vector<SafeTensor> headers;
+    for (const Stored& t : tensors)
+      headers.push_back({.name = t.name, .dtype = "BF16", .shape = t.shape});
+    SafetensorsWriter writer(*files_, from_ + "/model.safetensors", headers, {{"format", "pt"}});
+    const RngKey key = key_from_seed(3);
+    std::uint64_t at = 0;
+    for (const SafeTensor& t : headers) {
+      std::vector<BFloat16> values;
+      for (std::int64_t i = 0; i < t.elements(); ++i)
+        values.push_back(BFloat16(static_cast<float>(random_normal(key, at++) * 0.05)));
+      writer.write(values.data(), static_cast<std::int64_t>(values.size() * sizeof(BFloat16)));
+    }
+    writer.commit();
+    write_file(from_ + "/config.json", config);
+    write_file(from_ + "/tokenizer_config.json", "{\"chat_template\": \"x\"}");
+  }
+
+  // One step that changes nothing.
+  Words still(const Words& more = {}) const {
+    const Words flags = {"--model.from=" + from_, "--train.steps=1", "--train.checkpoint_every=1",
+                         "--optimizer.lr=1e-300", "--optimizer.weight_decay=0"};
+    Words line = {program(),
+                  "train",
+                  "--data.text=" + run_.text(),
+                  "--device.kind=reference",
+                  "--precision.compute=f32",
+                  "--batch.global=4",
+                  "--batch.micro=1",
+                  "--batch.sequence=16",
+                  "--train.folder=" + run_.folder(),
+                  "--train.restart=true",
+                  "--data.validation=0"};
+    line.insert(line.end(), flags.begin(), flags.end());
+    line.insert(line.end(), more.begin(), more.end());
+    return line;
+  }
+
+  std::string bytes_of(const std::string& folder) const {
+    std::string all;
+    const std::vector<std::string> shards = files_->list(folder);
+    std::map<std::string, std::string> tensors;
+    for (const std::string& name : shards) {
+      if (!name.ends_with(".safetensors")) continue;
+      const SafetensorsFile file(*files_, folder + "/" + name);
+      for (const SafeTensor& t : file.tensors()) {
+        std::string bytes(static_cast<std::size_t>(t.bytes), '\0');
+        file.read(t, 0, t.bytes, bytes.data());
+        tensors[t.name] = t.text() + bytes;
+      }
+    }
+    for (const auto& [name, bytes] : tensors) all += name + bytes;
+    return all;
+  }
+
+  std::unique_ptr<Files> files_ = real_files();
+  TemporaryFolder folder_;
+  TinyRun run_;
+  std::string from_ = folder_ / "model";
+};
+
+TEST_F(ModelFolders, WhatIsNotTrainedComesOutBitEqualUnderEveryLayout) {
+  const std::string original = bytes_of(from_);
+  int made = 0;
+  for (const Words& layout : std::vector<Words>{
+           {},
+           {"--parallel.data=2", "--zero.stage=3"},
+           {"--parallel.tensor=2", "--parallel.pipeline=2", "--parallel.sequence=true"},
+           {"--parallel.tensor=4"},
+           {"--parallel.data=2", "--parallel.pipeline=2", "--zero.stage=1",
+            "--offload.optimizer=host"}}) {
+    const ProgramEnd end = run_to_end(still(layout));
+    ASSERT_EQ(end.code, 0) << end.err;
+    const std::string out = folder_ / ("out" + std::to_string(++made));
+    const ProgramEnd exported =
+        run_to_end({program(), "checkpoint", "export", run_.folder(), out, "--shard_size=10kB"});
+    ASSERT_EQ(exported.code, 0) << exported.err;
+    EXPECT_EQ(bytes_of(out), original) << ::testing::PrintToString(layout);
+    EXPECT_TRUE(files_->exists(out + "/model.safetensors.index.json"));
+    EXPECT_EQ(text_of_file(out + "/tokenizer_config.json"), "{\"chat_template\": \"x\"}");
+    // What came out goes in again.
+    EXPECT_EQ(run_to_end(still({"--model.from=" + out})).code, 0);
+  }
+}
+
+TEST_F(ModelFolders, ARunBeginsWithTheFoldersLossAndGoesOnWithoutTheFolder) {
+  const ProgramEnd one = run_to_end(still({"--train.steps=2"}));
+  ASSERT_EQ(one.code, 0) << one.err;
+  const auto losses = column(run_.folder(), "loss");
+  ASSERT_EQ(run_to_end(still({"--train.steps=2", "--parallel.data=2", "--parallel.tensor=2"})).code,
+            0);
+  EXPECT_NEAR(std::stod(column(run_.folder(), "loss")[0]), std::stod(losses[0]), 1e-5);
+  files_->remove_all(from_);
+  const ProgramEnd on = run_to_end(
+      {program(), "train", run_.folder() + "/recipe.cfg", "--resume", "--train.steps=3"});
+  EXPECT_EQ(on.code, 0) << on.err;
+  const ProgramEnd anew =
+      run_to_end({program(), "train", run_.folder() + "/recipe.cfg", "--restart"});
+  EXPECT_EQ(anew.code, 1);
+  EXPECT_NE(anew.err.find("there is no config.json"), std::string::npos) << anew.err;
+}
+
+TEST_F(ModelFolders, WhatDoesNotFitIsRefused) {
+  const auto refused = [&](const Words& flags, int code, const std::string& part) {
+    const ProgramEnd end = run_to_end(still(flags));
+    EXPECT_EQ(end.code, code) << end.err;
+    EXPECT_NE(end.err.find(part), std::string::npos) << end.err;
+  };
+  refused({"--model.layers=3"}, 2, "model.layers = 3 contradicts " + from_ + "/config.json, which");
+  refused({"--model.from=" + (folder_ / "none")}, 2, "there is no config.json");
+  std::vector<Stored> tensors = llama_tensors();
+  tensors.pop_back();
+  make(tensors, kConfig);
+  refused({}, 1, "tensor \"model.layers.1.mlp.down_proj.weight\" is missing");
+  tensors = llama_tensors();
+  tensors.push_back({"model.layers.2.input_layernorm.weight", {16}});
+  make(tensors, kConfig);
+  refused({}, 1, "1 tensors are not part of this llama model: model.layers.2.input_layernorm");
+  tensors = llama_tensors();
+  tensors[1].shape = {15};
+  make(tensors, kConfig);
+  refused({"--parallel.data=2"}, 1, "is BF16 (15), but norm.weight of this model needs BF16 (16)");
+  write_file(from_ + "/config.json", kConfig.substr(0, kConfig.size() - 1) + ", \"novel\": 1}");
+  refused({}, 2, "\"novel\": 1 is not known");
+}
+
+TEST_F(ModelFolders, ExportRefusesWhatItCannotDo) {
+  ASSERT_EQ(run_to_end(still()).code, 0);
+  const auto refused = [&](const Words& words, int code, const std::string& part) {
+    const ProgramEnd end = run_to_end(Words{program(), "checkpoint", "export"} + words);
+    EXPECT_EQ(end.code, code) << end.err;
+    EXPECT_NE(end.err.find(part), std::string::npos) << end.err;
+  };
+  refused({run_.folder(), from_}, 1, "it is there already; a new or empty folder is expected");
+  refused({run_.folder(), folder_ / "o", "--dtype=f8"}, 2, "f32, bf16 or f16 is expected");
+  refused({run_.folder(), folder_ / "o", "--shard_size=many"}, 2, "a size is expected");
+  EXPECT_FALSE(files_->exists(folder_ / "o"));
+}
+
+}  // namespace
+}  // namespace trireme::testing
