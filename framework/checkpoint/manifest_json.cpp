@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "framework/base/error.h"
+#include "framework/base/json/json.h"
 #include "framework/base/storage/content_hash.h"
 #include "framework/checkpoint/manifest.h"
 #include "framework/checkpoint/manifest_checks.h"
@@ -12,8 +13,6 @@
 namespace trireme {
 
 namespace {
-
-using Json = nlohmann::json;
 
 // The text begins with this, 32 digits and kHashEnd. The hash is of everything behind.
 constexpr std::string_view kHashBegin = "{\n\"hash\": \"";
@@ -28,7 +27,7 @@ std::string hash_of(std::string_view text) {
   return hash.hex();
 }
 
-std::string quoted(const std::string& text) { return Json(text).dump(); }
+std::string quoted(const std::string& text) { return nlohmann::json(text).dump(); }
 
 std::string hex(std::uint64_t value) {
   std::string digits(16, '0');
@@ -87,17 +86,17 @@ std::string body_of(const Manifest& manifest) {
 class Reading {
  public:
   Reading(const Json& object, const std::string& where) : object_(object), where_(where) {
-    check(object.is_object(), where, ": something is not an object");
+    check(object.is(Json::Kind::kObject), where, ": something is not an object");
   }
   const Json& member(const char* key) const {
-    const auto found = object_.find(key);
-    check(found != object_.end(), where_, ": \"", key, "\" is missing");
+    const Json* found = object_.find(key);
+    check(found != nullptr, where_, ": \"", key, "\" is missing");
     return *found;
   }
   std::string text(const char* key) const {
     const Json& value = member(key);
-    check(value.is_string(), where_, ": \"", key, "\" is not a text");
-    return value.get<std::string>();
+    check(value.is(Json::Kind::kString), where_, ": \"", key, "\" is not a text");
+    return value.text(where_);
   }
   std::int64_t integer(const char* key) const { return integer(member(key), key); }
   std::vector<std::int64_t> integers(const char* key) const {
@@ -105,10 +104,10 @@ class Reading {
     for (const Json& value : list(key)) all.push_back(integer(value, key));
     return all;
   }
-  const Json& list(const char* key) const {
+  const Json::Array& list(const char* key) const {
     const Json& value = member(key);
-    check(value.is_array(), where_, ": \"", key, "\" is not a list");
-    return value;
+    check(value.is(Json::Kind::kArray), where_, ": \"", key, "\" is not a list");
+    return value.array(where_);
   }
   std::vector<std::uint64_t> hashes(const char* key) const {
     const std::string digits = text(key);
@@ -125,11 +124,8 @@ class Reading {
 
  private:
   std::int64_t integer(const Json& value, const char* key) const {
-    const bool fits = value.is_number_unsigned()
-                          ? value.get<std::uint64_t>() <= std::uint64_t{0x7fffffffffffffff}
-                          : value.is_number_integer();
-    check(fits, where_, ": \"", key, "\" is not a 64-bit integer");
-    return value.get<std::int64_t>();
+    check(value.is(Json::Kind::kInteger), where_, ": \"", key, "\" is not a 64-bit integer");
+    return value.integer(where_);
   }
 
   const Json& object_;
@@ -186,21 +182,18 @@ Manifest manifest_of(const Json& json, const std::string& where) {
   manifest.recipe = reading.text("recipe");
   const Json& scalars = reading.member("scalars");
   const Reading scalar(scalars, where);
-  for (const auto& item : scalars.items())
-    manifest.scalars[item.key()] = scalar.text(item.key().c_str());
+  for (const auto& [key, value] : scalars.object(where))
+    manifest.scalars[key] = scalar.text(key.c_str());
   for (const Json& file : reading.list("files")) manifest.files.push_back(file_of(file, where));
   return manifest;
 }
 
+// Into a tree that takes no memory when it dies, as nlohmann's does.
 Json parse(const std::string& text, const std::string& where) {
-  const auto shallow = [&](int depth, Json::parse_event_t, Json&) {
-    check(depth <= kDeepest, where, ": it is nested deeper than ", kDeepest);
-    return true;
-  };
   try {
-    return Json::parse(text, shallow);
-  } catch (const Json::exception& error) {
-    fail(where, ": it is not JSON: ", error.what());
+    return parse_json(text, "text", {.bytes = kLongestManifest, .depth = kDeepest});
+  } catch (const Error& error) {
+    fail(where, ": it is not JSON as it should be: ", error.what());
   }
 }
 
@@ -208,7 +201,7 @@ std::string encode_unchecked(const Manifest& manifest, const std::string& where)
   std::string body;
   try {
     body = body_of(manifest);
-  } catch (const Json::exception& error) {
+  } catch (const nlohmann::json::exception& error) {
     fail(where, ": a text in it is not UTF-8: ", error.what());
   }
   std::string text(kHashBegin);

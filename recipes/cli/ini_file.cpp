@@ -95,6 +95,7 @@ class Scanner {
       value = without_comment(rest);
     if (problem.empty()) {
       values_[number] = value;
+      clean_.exceptions(std::ios_base::badbit);  // no memory is no end of text
       clean_ << key << '=' << number << '\n';
     } else {
       problems_.push_back({number, std::string(key) + ": " + problem});
@@ -123,6 +124,7 @@ IniFile read_ini(std::string_view text) {
   // and the scanner keeps the text.
   IniFile file;
   std::istringstream clean(scanner.clean());
+  clean.exceptions(std::ios_base::badbit);  // no memory is no end of text
   po::options_description none;
   for (const auto& option : po::parse_config_file(clean, none, true).options) {
     int line = std::stoi(option.value.at(0));

@@ -125,6 +125,7 @@ std::optional<std::int64_t> read_word(std::istream& in) {
 
 std::string encode(const RankReport& report) {
   std::ostringstream out;
+  out.exceptions(std::ios_base::badbit);  // no memory is no end of text
   out << report.name << "\n";
   for (const auto& [tier, kinds] : report.memory)
     for (const auto& [kind, cell] : kinds)
@@ -140,6 +141,7 @@ std::string encode(const RankReport& report) {
 
 RankReport decode(const std::string& text) {
   std::istringstream in(text);
+  in.exceptions(std::ios_base::badbit);  // no memory is no end of text
   RankReport report;
   std::getline(in, report.name);
   for (std::string what, first, second; in >> what;) {

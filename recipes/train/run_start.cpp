@@ -142,6 +142,7 @@ void expect_text(const Recipe& recipe) {
   const std::string whole = recorded_recipe(recipe);
   if (fits(whole)) return;
   std::istringstream lines(whole);
+  lines.exceptions(std::ios_base::badbit);  // no memory is no end of text
   std::string section, key = "a value of the recipe";
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with('[')) section = line.substr(1, line.find(']') - 1) + ".";

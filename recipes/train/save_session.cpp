@@ -182,6 +182,7 @@ void expect_all_read(const CheckpointReader& reader, const std::vector<std::stri
   std::set<std::string> read;
   for (const std::string& lines : asked) {
     std::istringstream in(lines);
+    in.exceptions(std::ios_base::badbit);  // no memory is no end of text
     for (std::string line; std::getline(in, line);) read.insert(line);
   }
   for (const LogicalArray& array : reader.arrays())

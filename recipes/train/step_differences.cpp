@@ -102,6 +102,7 @@ std::vector<int> culprits(std::span<const StepDifference> ranks, const std::vect
 
 std::string encode(const StepDifference& d) {
   std::ostringstream out;
+  out.exceptions(std::ios_base::badbit);  // no memory is no end of text
   out << d.communicates << " " << d.first.call << " " << d.first.value << " " << d.first.outgoing
       << " " << d.first.member << " " << d.first.piece << " " << d.states << " " << d.tensors
       << "\n"
@@ -112,6 +113,7 @@ std::string encode(const StepDifference& d) {
 
 StepDifference decode_difference(const std::string& text) {
   std::istringstream in(text);
+  in.exceptions(std::ios_base::badbit);  // no memory is no end of text
   StepDifference d;
   in >> d.communicates >> d.first.call >> d.first.value >> d.first.outgoing >> d.first.member >>
       d.first.piece >> d.states >> d.tensors;

@@ -94,6 +94,7 @@ void StepTrace::add_communication() {
 
 std::string encode_trace(const std::vector<TraceEvent>& events) {
   std::ostringstream out;
+  out.exceptions(std::ios_base::badbit);  // no memory is no end of text
   for (const TraceEvent& e : events) {
     const auto bytes = e.details.find("bytes sent");
     out << e.stream << "\t" << e.begin_ns << "\t" << e.duration_ns << "\t" << e.flow_out << "\t"
@@ -105,6 +106,7 @@ std::string encode_trace(const std::vector<TraceEvent>& events) {
 
 void decode_trace(const std::string& text, int rank, std::vector<TraceEvent>& events) {
   std::istringstream in(text);
+  in.exceptions(std::ios_base::badbit);  // no memory is no end of text
   for (std::string stream, bytes; std::getline(in, stream, '\t');) {
     TraceEvent event{.rank = rank, .stream = stream};
     in >> event.begin_ns >> event.duration_ns >> event.flow_out >> event.flow_in >> bytes;

@@ -2,6 +2,7 @@
 // them. Each is a sentence or what the manifest says, before libhdf5 has followed anything: no file
 // but the given one is opened, no library is loaded.
 #include <gtest/gtest.h>
+#include <hdf5.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -80,7 +81,18 @@ TEST_F(Hdf5Bombs, AsTokensAreRefusedByName) {
   test::tell(count);
 }
 
-// The suite can fail: the tokens of a whole file are not refused.
+// The suite can fail: a reader that trusts libhdf5 walks into the trap, and reads the secret.
+TEST_F(Hdf5Bombs, CatchWhoFollowsThem) {
+  const hid_t file = H5Fopen((folder / "external_storage.h5").c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
+  const hid_t tokens = H5Dopen2(file, "tokens", H5P_DEFAULT);
+  std::string read(10, ' ');
+  H5Dread(tokens, H5T_STD_U8LE, H5S_ALL, H5S_ALL, H5P_DEFAULT, read.data());
+  H5Dclose(tokens);
+  H5Fclose(file);
+  EXPECT_EQ(read, "0123456789");
+}
+
+// And the tokens of a whole file are not refused.
 TEST_F(Hdf5Bombs, AWholeTokenFileIsNoTrap) {
   const std::string path = folder / "whole.h5";
   const auto files = real_files();

@@ -3,6 +3,7 @@
 #include <exception>
 #include <filesystem>
 
+#include "framework/backend/reference_backend.h"
 #include "framework/base/error.h"
 #include "framework/checkpoint/checkpoint_reader.h"
 #include "recipes/train/save_session.h"
@@ -36,16 +37,31 @@ SaveRank save_rank(SaveSession& session, Rank& rank) {
 
 Manifest head_of(std::int64_t step) { return {.run = "test", .step = step, .recipe = "[train]\n"}; }
 
+class ForgetfulBackend final : public ReferenceBackend {
+ public:
+  using ReferenceBackend::ReferenceBackend;
+
+ protected:
+  std::shared_ptr<Storage> do_allocate(std::int64_t bytes, MemoryKind kind) override {
+    ledger().add(Tier::kDevice, kind, 1);
+    auto storage = ReferenceBackend::do_allocate(bytes, kind);
+    ledger().remove(Tier::kDevice, kind, 1);
+    return storage;
+  }
+};
+
 }  // namespace
 
-StateRun::StateRun(parity::Layout layout) : layout_(std::move(layout)) {
+StateRun::StateRun(parity::Layout layout, bool forgets) : layout_(std::move(layout)) {
   task_.model = smallest_model();
   task_.global_batch = 2;
-  task_.backend = [this](std::shared_ptr<MemoryLedger> ledger) {
+  task_.backend = [this,
+                   forgets](std::shared_ptr<MemoryLedger> ledger) -> std::unique_ptr<Backend> {
     {
       const std::scoped_lock lock(mutex_);
       ledgers_.push_back(ledger);
     }
+    if (forgets) return std::make_unique<ForgetfulBackend>(std::move(ledger));
     return make_reference_backend(std::move(ledger));
   };
   const auto files = real_files();

@@ -22,8 +22,9 @@ struct StateEnd {
 
 class StateRun {
  public:
-  // Trains one step and saves it, without faults.
-  explicit StateRun(parity::Layout layout);
+  // Trains one step and saves it, without faults. `forgets`: a planted bug, a backend that counts
+  // before it allocates and does not take it back when that fails.
+  explicit StateRun(parity::Layout layout, bool forgets = false);
 
   // Goes on from step 1 to step 2 in the same folder, with memory failing from the first
   // allocation of the ranks on.

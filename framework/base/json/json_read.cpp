@@ -28,6 +28,8 @@ std::string reason_of(const nlohmann::detail::exception& error) {
     text = text.substr(bracket + 2);
   std::replace_if(
       text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 32; }, ' ');
+  constexpr std::size_t kLongest = 300;  // it repeats what was read last, be it megabytes
+  if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
   return text;
 }
 

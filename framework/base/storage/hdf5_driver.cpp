@@ -60,7 +60,10 @@ H5FD_t* open_file(const char*, unsigned flags, hid_t access, haddr_t) {
   if (!fresh && !recorded(*driver, [&] { end = static_cast<haddr_t>(driver->file().size()); }))
     return nullptr;
   auto* file = new (std::nothrow) OpenFile{};
-  if (file == nullptr) return nullptr;
+  if (file == nullptr) {
+    driver->record("out of memory");
+    return nullptr;
+  }
   file->end_of_file = end;
   driver->attach(*file);
   return &file->base;
