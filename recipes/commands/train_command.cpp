@@ -275,11 +275,10 @@ int train_command(Process& process, const CommandLine& given) {
              static_cast<double>(recipe.parallel.ranks()) / machine.local_ranks;
   }
   if (!misfit.empty()) throw Error(misfit);  // told after the table
-  SaveSession session(process.files, checkpoints_folder(recipe.train.folder),
-                      world ? world->rank() : 0,
-                      world ? 1 : static_cast<int>(recipe.parallel.ranks()),
-                      static_cast<int>(recipe.parallel.threads *
-                                       (world ? 1 : recipe.parallel.ranks())));
+  SaveSession session(
+      process.files, checkpoints_folder(recipe.train.folder), world ? world->rank() : 0,
+      world ? 1 : static_cast<int>(recipe.parallel.ranks()),
+      static_cast<int>(recipe.parallel.threads * (world ? 1 : recipe.parallel.ranks())));
   std::atomic<std::int64_t> attempt{start.step};
   const RunInputs inputs{.recipe = recipe,
                          .data = data,

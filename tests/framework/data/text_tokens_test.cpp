@@ -34,8 +34,7 @@ TEST(Tokenize, BytesComeBack) {
   for (int i = 0; text.size() < 3000000; ++i)  // several pieces, every byte but NUL
     text += static_cast<char>(1 + (i * 31 + i / 255) % 255);
   write_whole_atomically(*files, folder / "in", text);
-  const auto report =
-      tokenize_file(*files, folder / "in", folder / "out.h5", *byte_tokenizer());
+  const auto report = tokenize_file(*files, folder / "in", folder / "out.h5", *byte_tokenizer());
   EXPECT_EQ(report.tokens, static_cast<std::int64_t>(text.size()));
   EXPECT_EQ(report.text_bytes, report.tokens);
   EXPECT_EQ(report.type, "u8");
