@@ -59,8 +59,12 @@ void ParallelEncoder::encode_parts(std::vector<Part>& parts) {
     }
   };
   std::vector<std::thread> threads;
-  for (std::size_t i = 1; i < std::min(encoders_.size(), parts.size()); ++i)
-    threads.emplace_back(work, i);
+  try {
+    for (std::size_t i = 1; i < std::min(encoders_.size(), parts.size()); ++i)
+      threads.emplace_back(work, i);
+  } catch (const std::exception&) {
+    // Fewer threads, or none, are only slower.
+  }
   work(0);
   for (std::thread& thread : threads) thread.join();
   for (const std::exception_ptr& failure : failures)

@@ -1,5 +1,9 @@
 // Texts that are long: no word is too long, and a text in parts has the ids of the whole.
 #include <gtest/gtest.h>
+#include <pthread.h>
+
+#include <system_error>
+#include <thread>
 
 #include "framework/data/parallel_encoder.h"
 #include "tests/framework/data/tokenizers/made_tokenizer.h"
@@ -86,6 +90,34 @@ TEST(Parts, ATextWithoutACutStaysWhole) {
   const std::string text(3000000, 'x');
   EXPECT_EQ(made->cut_before(text, text.size()), 0U);
   EXPECT_EQ(in_parts(*made, text).size(), 1500000U);
+}
+
+// Threads started meanwhile would have stacks that no memory is large enough for.
+class NoThreads {
+ public:
+  NoThreads() {
+    pthread_getattr_default_np(&before_);
+    pthread_attr_t huge;
+    pthread_attr_init(&huge);
+    pthread_attr_setstacksize(&huge, std::size_t{1} << 60);
+    pthread_setattr_default_np(&huge);
+    pthread_attr_destroy(&huge);
+  }
+  ~NoThreads() {
+    pthread_setattr_default_np(&before_);
+    pthread_attr_destroy(&before_);
+  }
+
+ private:
+  pthread_attr_t before_{};
+};
+
+TEST(Parts, WithoutMoreThreadsTheCallerEncodesAll) {
+  const auto made = byte_level({{"x", "x"}}).load();
+  const std::string text = lines(3500000);
+  const NoThreads none;
+  EXPECT_THROW(std::thread([] {}).join(), std::system_error);
+  EXPECT_EQ(in_parts(*made, text), ids_of(*made, text));
 }
 
 }  // namespace
