@@ -48,7 +48,8 @@ void expect_exact(const Task& task, const Layout& layout) {
 std::vector<ModelOptions> families() {
   ModelOptions untied = tiny_gpt2();
   untied.tie_embeddings = false;
-  return {tiny_gpt2(), untied, tiny_llama(4), tiny_llama(1), tiny_mlp()};
+  return {tiny_gpt2(), untied,       tiny_llama(4), tiny_llama(1),
+          tiny_mlp(),  tiny_qwen(1), tiny_gemma()};
 }
 
 TEST(Traffic, EveryFamilyOverEveryAxis) {
@@ -60,7 +61,7 @@ TEST(Traffic, EveryFamilyOverEveryAxis) {
 }
 
 TEST(Traffic, SequenceParallelUnderEveryRecomputation) {
-  for (const ModelOptions& model : {tiny_gpt2(), tiny_llama(2)})
+  for (const ModelOptions& model : {tiny_gpt2(), tiny_llama(2), tiny_qwen(2)})
     for (const bool sequence : {false, true})
       for (const RecomputeMode mode :
            {RecomputeMode::kNone, RecomputeMode::kFull, RecomputeMode::kSelective})
