@@ -55,6 +55,31 @@ TEST(ParityCorner, WholeGradientsElsewhereUnderSplitBackward) {
                                 .offload = {.gradients = tier, .tile = 97}});
 }
 
+// Row 13 of the inference list: SmolLM2's 9 query heads of 3 key/value heads, cut and replicated.
+TEST(ParityCorner, NineQueryHeadsOfThreeKeyHeads) {
+  Task task{.model = tiny_qwen(3), .steps = 2};
+  task.model.heads = 9;
+  task.model.ffn = 36;
+  for (const int tensor : {3, 9})
+    expect_like_serial(task, {.mesh = {.tensor = tensor}, .micro = 6});
+  EXPECT_NE(
+      testing::sentence_of([&] { train(task, {.mesh = {.tensor = 2}}); }).find("use 1, 3 or 9"),
+      std::string::npos);
+}
+
+// Norms of heads in all mixtures of trained and frozen, beside trained and frozen projections.
+TEST(ParityCorner, FrozenNormsOfHeads) {
+  for (const std::string part : {"q_norm", "k_norm", "qkv"}) {
+    Task task{.model = tiny_qwen(1), .steps = 2};
+    task.frozen = [part](const std::string& name) { return name.find(part) != std::string::npos; };
+    for (const bool sequence : {false, true})
+      expect_like_serial(task, {.mesh = {.data = 2, .tensor = 2},
+                                .micro = 2,
+                                .sequence_parallel = sequence,
+                                .zero_stage = 2});
+  }
+}
+
 TEST(ParityCorner, UnevenLastMicroBatch) {
   const Task task{.model = tiny_llama(2), .global_batch = 10, .steps = 2};
   for (int stage = 1; stage <= 3; ++stage)
