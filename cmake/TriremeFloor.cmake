@@ -22,12 +22,17 @@ endfunction()
 
 # trireme_test(NAME FLOORS ... LIBRARIES ... LABELS ...): a GoogleTest program of tests/NAME/*.cpp (or the given folder's
 # sources). Label faults: it injects faults and tells how many (tests/support/fault_count.h).
-# A sanitizer build may lack floors (no cpu backend, no MPI): tests that need one of those are left out there.
+# A sanitizer build may lack floors (no cpu backend, no MPI): tests that need one of those are left out there. SERIAL: all
+# of it runs on one thread, so that the thread sanitizer leaves it out.
 function(trireme_test NAME)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "FLOORS;LIBRARIES;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL" "TIMEOUT" "FLOORS;LIBRARIES;LABELS" ${ARGN})
   file(GLOB SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${NAME}/*.cpp)
   string(REPLACE "/" "_" TARGET test_${NAME})
   list(TRANSFORM ARG_FLOORS PREPEND trireme_)
+  if(ARG_SERIAL AND TRIREME_SANITIZE MATCHES "thread")
+    message(STATUS "left out of this sanitizer build: test ${NAME}, which has one thread")
+    return()
+  endif()
   foreach(FLOOR ${ARG_FLOORS})
     if(NOT TARGET ${FLOOR} AND TRIREME_SANITIZE)
       message(STATUS "left out of this sanitizer build: test ${NAME}, which needs ${FLOOR}")
