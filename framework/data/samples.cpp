@@ -36,9 +36,13 @@ void SampleSet::fill(std::int64_t first, std::int64_t count, std::vector<std::in
   ids.resize(static_cast<std::size_t>(count * length));                    // (B, S)
   labels.resize(static_cast<std::size_t>(each ? count * length : count));  // (B, S) or (B)
   std::vector<std::int32_t> window(static_cast<std::size_t>(length + 1));
+  const bool masked = tokens_->header().masked;
   for (std::int64_t i = 0; i < count; ++i) {
-    tokens_->copy(first_token(first + i), length + 1, options_.vocabulary, window.data());
+    const std::int64_t from = first_token(first + i);
+    tokens_->copy(from, length + 1, options_.vocabulary, window.data());
     std::copy(window.begin(), window.end() - 1, ids.begin() + i * length);
+    for (std::int64_t t = each ? 1 : length; masked && t <= length; ++t)
+      if (!tokens_->trained(from + t)) window[static_cast<std::size_t>(t)] = -1;
     if (each)
       std::copy(window.begin() + 1, window.end(), labels.begin() + i * length);
     else

@@ -51,7 +51,8 @@ class SampleSet {
   // Position in the file of the first token of global sample `sample` (epoch sample / size()).
   std::int64_t first_token(std::int64_t sample) const;
 
-  // Samples first .. first+count-1: ids (B, S), labels (B, S) or (B). The vectors are resized.
+  // Samples first .. first+count-1: ids (B, S), labels (B, S) or (B). The vectors are resized. The
+  // label of a token that the file's mask leaves out is -1: it does not count.
   // Error for an id outside the vocabulary, with its position.
   void fill(std::int64_t first, std::int64_t count, std::vector<std::int32_t>& ids,
             std::vector<std::int32_t>& labels) const;

@@ -1,12 +1,16 @@
 // From a text file to a token file: once by name (trireme tokenize), or behind the scenes into a
-// cache (data.text = FILE).
+// cache (data.text = FILE). The file is one text, or has documents in lines of JSON
+// (framework/data/records.h): that is told by its first lines. It may be packed by gzip.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "framework/base/files.h"
+#include "framework/data/conversation.h"
+#include "framework/data/records.h"
 #include "framework/data/tokenizer.h"
 
 namespace trireme {
@@ -20,6 +24,9 @@ struct TokenizeReport {
   std::int64_t text_bytes = 0;
   std::int64_t tokens = 0;
   std::int64_t vocabulary = 0;
+  std::int64_t trained = 0;  // tokens that count as labels
+  std::string about;         // of documents: "JSON lines, 1,204 documents"; else empty
+  std::string first_bad;     // the sentence of the first line that was passed over
 };
 
 // XXH3-128 of a text file, in pieces. Refuses what is not text: missing, a directory, empty, or
@@ -30,6 +37,9 @@ struct TokenizeOptions {
   int threads = 1;
   // Called now and then from the calling thread: bytes of the text that were read, and all of them.
   std::function<void(std::int64_t done, std::int64_t all)> progress = {};
+  // Of conversations only: Error for others. Empty: all answers of a conversation.
+  std::optional<LossOn> loss_on = {};
+  bool skip_bad = false;  // pass over lines that are no records; else the first is an Error
 };
 
 // Reads the text `input` and writes the token file `output` (replaced atomically if it is there;
@@ -42,11 +52,12 @@ TokenizeReport tokenize_file(Files& files, const std::string& input, const std::
 struct CachedTokens {
   std::string path;  // of the token file
   bool reused = false;
-  std::string note;  // a sentence worth logging, or empty: a damaged cache was rebuilt
+  std::string note;  // sentences worth logging, or empty: a damaged cache, a line passed over
 };
 
 // The token file of `text` in the cache folder (made if missing): its name is the hash of the text
-// and the tokenizer, so a changed text is another file. One already there is verified whole and
+// and the tokenizer, and of documents also that of the options and the chat template, so a changed
+// text is another file. One already there is verified whole and
 // reused, or rebuilt if it is damaged. Several processes may do this at once: each writes its own
 // temporary file, the last rename wins, all have the same bytes. In a run, let one rank do it.
 CachedTokens cached_tokens(Files& files, const std::string& text, const std::string& cache_folder,

@@ -52,7 +52,10 @@ std::shared_ptr<const TokenFile> TokenFile::open(Files& files, const std::string
   const auto file = files.open(path, OpenMode::kRead);
   FoundTokens found = read_token_header(*file);
   auto tokens = file->map(found.offset, found.header.count * found.header.width);
-  std::shared_ptr<const TokenFile> opened(new TokenFile(path, std::move(found), std::move(tokens)));
+  std::unique_ptr<Mapping> mask;
+  if (found.header.masked) mask = file->map(found.mask_offset, found.header.mask_bytes());
+  std::shared_ptr<const TokenFile> opened(
+      new TokenFile(path, std::move(found), std::move(tokens), std::move(mask)));
   if (verify) opened->verify();
   return opened;
 }
@@ -74,25 +77,42 @@ void TokenFile::copy(std::int64_t begin, std::int64_t count, std::int64_t vocabu
         ")");
 }
 
+bool TokenFile::trained(std::int64_t position) const {
+  check(position >= 0 && position < count(), "token file ", path_, ": position ", position,
+        " does not exist; it has ", count(), " tokens");
+  if (!mask_) return true;
+  return (std::to_integer<unsigned>(mask_->data()[position / 8]) >> (position % 8) & 1U) != 0;
+}
+
 void TokenFile::verify() const {
   ContentHash hash;
   hash.update(tokens_->data(), tokens_->bytes());
+  std::int64_t trained = count();
+  if (mask_) {
+    hash.update(mask_->data(), mask_->bytes());
+    trained = 0;
+    for (std::int64_t i = 0; i < mask_->bytes(); ++i)
+      trained += std::popcount(std::to_integer<unsigned>(mask_->data()[i]));
+  }
   check(hash.hex() == header().token_hash, "token file ", path_,
         " is damaged: its tokens have the hash ", hash.hex(), ", expected ", header().token_hash);
+  check(header().about.empty() || trained == header().trained, "token file ", path_,
+        " is damaged: its mask has ", trained, " trained tokens, expected ", header().trained);
   std::vector<std::int32_t> ids(static_cast<std::size_t>(std::min(kPiece, count())));
   for (std::int64_t begin = 0; begin < count(); begin += kPiece)
     copy(begin, std::min(kPiece, count() - begin), header().vocabulary, ids.data());
 }
 
 TokenWriter::TokenWriter(Files& files, const std::string& path, const std::string& tokenizer,
-                         std::int64_t vocabulary)
+                         std::int64_t vocabulary, TokensOf of)
     : path_(path), atomic_(files, path) {
   header_.tokenizer = tokenizer;
   header_.vocabulary = vocabulary;
   header_.width = token_width(vocabulary);
   TokenHeader probe = header_;
   probe.count = 1;
-  offset_ = write_token_header(atomic_.file(), probe);
+  if (of == TokensOf::kDocuments) probe.about = "?";
+  offset_ = write_token_header(atomic_.file(), probe).begin;
 }
 
 void TokenWriter::add(const std::vector<std::int32_t>& ids) {
@@ -111,6 +131,21 @@ void TokenWriter::add(const std::vector<std::int32_t>& ids) {
   if (static_cast<std::int64_t>(buffer_.size()) >= kPiece) flush();
 }
 
+void TokenWriter::add(const std::vector<std::int32_t>& ids,
+                      const std::vector<std::uint8_t>& trained) {
+  check(trained.size() == ids.size(), "write ", path_, ": ", ids.size(), " tokens and ",
+        trained.size(), " marks of what counts");
+  const std::int64_t first = header_.count;
+  add(ids);
+  mask_.resize(static_cast<std::size_t>((header_.count + 7) / 8));
+  for (std::size_t i = 0; i < trained.size(); ++i) {
+    if (trained[i] == 0) continue;
+    const auto at = static_cast<std::size_t>(first) + i;
+    mask_[at / 8] = static_cast<std::uint8_t>(mask_[at / 8] | 1U << (at % 8));
+    ++header_.trained;
+  }
+}
+
 void TokenWriter::flush() {
   const auto bytes = static_cast<std::int64_t>(buffer_.size());
   hash_.update(buffer_.data(), bytes);
@@ -119,14 +154,20 @@ void TokenWriter::flush() {
   buffer_.clear();
 }
 
-void TokenWriter::finish(const std::string& text_hash) {
+void TokenWriter::finish(const std::string& text_hash, const std::string& about,
+                         std::int64_t documents) {
   check(header_.count > 0, "write ", path_, ": there are no tokens");
   flush();
+  header_.about = about;
+  header_.documents = documents;
+  header_.masked = !about.empty() && header_.trained != header_.count;
   header_.text_hash = text_hash;
+  if (header_.masked) hash_.update(mask_.data(), std::ssize(mask_));
   header_.token_hash = hash_.hex();
-  const std::int64_t offset = write_token_header(atomic_.file(), header_);
-  check(offset == offset_, "write ", path_, ": HDF5 placed the tokens at ", offset, ", not at ",
-        offset_);
+  const TokenRange range = write_token_header(atomic_.file(), header_);
+  check(range.begin == offset_, "write ", path_, ": HDF5 placed the tokens at ", range.begin,
+        ", not at ", offset_);
+  if (header_.masked) atomic_.file().write(mask_.data(), std::ssize(mask_), range.mask_begin);
   atomic_.commit();
 }
 

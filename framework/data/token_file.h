@@ -30,29 +30,44 @@ class TokenFile {
   // in [0, vocabulary): the sentence has its position.
   void copy(std::int64_t begin, std::int64_t count, std::int64_t vocabulary,
             std::int32_t* ids) const;
+  // Does the token at `position` count as a label? All do in a file without a mask.
+  bool trained(std::int64_t position) const;
 
  private:
-  TokenFile(std::string path, FoundTokens found, std::unique_ptr<Mapping> tokens)
-      : path_(std::move(path)), found_(std::move(found)), tokens_(std::move(tokens)) {}
+  TokenFile(std::string path, FoundTokens found, std::unique_ptr<Mapping> tokens,
+            std::unique_ptr<Mapping> mask)
+      : path_(std::move(path)),
+        found_(std::move(found)),
+        tokens_(std::move(tokens)),
+        mask_(std::move(mask)) {}
   void verify() const;
 
   std::string path_;
   FoundTokens found_;
   std::unique_ptr<Mapping> tokens_;
+  std::unique_ptr<Mapping> mask_;  // null: all tokens count
 };
 
+enum class TokensOf : std::uint8_t { kText, kDocuments };
+
 // Writes a token file piece by piece under a temporary name; finish() renames it into place.
-// Destroyed before, it leaves nothing. Memory: about 1 MiB, whatever the number of tokens.
+// Destroyed before, it leaves nothing. Memory: about 1 MiB, whatever the number of tokens, and one
+// bit a token where there is a mask.
 class TokenWriter {
  public:
   TokenWriter(Files& files, const std::string& path, const std::string& tokenizer,
-              std::int64_t vocabulary);
+              std::int64_t vocabulary, TokensOf of = TokensOf::kText);
 
   // Error for an id outside the vocabulary, with its position.
   void add(const std::vector<std::int32_t>& ids);
+  // The same of a document; `trained` has a byte a token: 0 where it does not count as a label.
+  void add(const std::vector<std::int32_t>& ids, const std::vector<std::uint8_t>& trained);
   std::int64_t count() const { return header_.count; }
-  // Error if no token was added.
-  void finish(const std::string& text_hash);
+  // Error if no token was added. `about` and `documents` for kDocuments only, see
+  // TokenHeader.
+  void finish(const std::string& text_hash, const std::string& about = {},
+              std::int64_t documents = 0);
+  std::int64_t trained() const { return header_.trained; }
 
  private:
   void flush();
@@ -64,6 +79,7 @@ class TokenWriter {
   std::int64_t offset_ = 0;   // of the first token
   std::int64_t written_ = 0;  // bytes of tokens
   std::vector<std::byte> buffer_;
+  std::vector<std::uint8_t> mask_;  // bits; as far as the last document
 };
 
 }  // namespace trireme

@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::int64_t kHashDigits = 32;
 constexpr std::int64_t kNameLength = 64;
+constexpr std::int64_t kAboutLength = 160;
 
 using Handle = Hdf5Handle;
 
@@ -51,16 +52,21 @@ void put_text(const File& file, hid_t where, const char* name, std::string text,
 }
 
 void put_attributes(const File& file, hid_t root, const TokenHeader& header) {
-  put_number(file, root, "format_version", kTokenFormat);
+  put_number(file, root, "format_version", header.about.empty() ? kTokenFormat : kDocumentFormat);
   put_number(file, root, "vocabulary", header.vocabulary);
   put_number(file, root, "count", header.count);
   put_text(file, root, "tokenizer", header.tokenizer, kNameLength);
   put_text(file, root, "text_hash", header.text_hash, kHashDigits);
   put_text(file, root, "token_hash", header.token_hash, kHashDigits);
+  if (header.about.empty()) return;
+  put_text(file, root, "about", header.about, kAboutLength);
+  put_number(file, root, "documents", header.documents);
+  put_number(file, root, "trained", header.trained);
 }
 
-std::int64_t put_tokens(const File& file, hid_t root, const TokenHeader& header) {
-  const auto count = static_cast<hsize_t>(header.count);
+std::int64_t put_dataset(const File& file, hid_t root, const char* name, hid_t stored,
+                         std::int64_t elements) {
+  const auto count = static_cast<hsize_t>(elements);
   const Handle space(H5Screate_simple(1, &count, nullptr), H5Sclose);
   const Handle plan(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
   require(plan >= 0 && H5Pset_layout(plan, H5D_CONTIGUOUS) >= 0 &&
@@ -68,13 +74,20 @@ std::int64_t put_tokens(const File& file, hid_t root, const TokenHeader& header)
               H5Pset_fill_time(plan, H5D_FILL_TIME_NEVER) >= 0 &&
               H5Pset_obj_track_times(plan, false) >= 0,
           file, "plan the dataset");
-  const Handle tokens(
-      H5Dcreate2(root, "tokens", stored_type(header.width), space, H5P_DEFAULT, plan, H5P_DEFAULT),
-      H5Dclose);
+  const Handle tokens(H5Dcreate2(root, name, stored, space, H5P_DEFAULT, plan, H5P_DEFAULT),
+                      H5Dclose);
   require(tokens >= 0, file, "make the dataset");
   const haddr_t offset = H5Dget_offset(tokens);
   require(offset != HADDR_UNDEF, file, "place the dataset");
   return static_cast<std::int64_t>(offset);
+}
+
+TokenRange put_datasets(const File& file, hid_t root, const TokenHeader& header) {
+  TokenRange range{.bytes = header.count * header.width, .mask_bytes = header.mask_bytes()};
+  range.begin = put_dataset(file, root, "tokens", stored_type(header.width), header.count);
+  if (header.masked)
+    range.mask_begin = put_dataset(file, root, "mask", H5T_STD_U8LE, range.mask_bytes);
+  return range;
 }
 
 // Little-endian, unsigned, from the raw bytes of a superblock.
@@ -153,47 +166,84 @@ std::int64_t width_of(const File& file, hid_t tokens) {
   bad(file, "the dataset \"tokens\" is not of type u8, u16 or i32 (little-endian)");
 }
 
-std::int64_t count_of(const File& file, hid_t tokens) {
+std::int64_t count_of(const File& file, hid_t tokens, const char* name) {
   const Handle space(H5Dget_space(tokens), H5Sclose);
   const int rank = space < 0 ? -1 : H5Sget_simple_extent_ndims(space);
-  if (rank != 1) bad(file, join("the dataset \"tokens\" has rank ", rank, ", expected 1"));
+  if (rank != 1) bad(file, join("the dataset \"", name, "\" has rank ", rank, ", expected 1"));
   return H5Sget_simple_extent_npoints(space);
 }
 
-void check_layout(const File& file, hid_t tokens) {
+void check_layout(const File& file, hid_t tokens, const char* name) {
   const Handle plan(H5Dget_create_plist(tokens), H5Pclose);
   if (plan < 0 || H5Pget_external_count(plan) != 0)
-    bad(file, "the dataset \"tokens\" keeps its bytes in another file");
+    bad(file, join("the dataset \"", name, "\" keeps its bytes in another file"));
   if (H5Pget_layout(plan) != H5D_CONTIGUOUS)
-    bad(file, "the dataset \"tokens\" is chunked, compact or virtual, expected contiguous");
+    bad(file,
+        join("the dataset \"", name, "\" is chunked, compact or virtual, expected contiguous"));
 }
 
-hid_t open_tokens(const File& file, hid_t root) {
+hid_t open_dataset(const File& file, hid_t root, const char* name) {
   H5L_info_t link{};
-  if (H5Lexists(root, "tokens", H5P_DEFAULT) <= 0) bad(file, "there is no dataset \"tokens\"");
-  if (H5Lget_info(root, "tokens", &link, H5P_DEFAULT) < 0 || link.type != H5L_TYPE_HARD)
-    bad(file, "\"tokens\" is a link to somewhere else");
-  const hid_t tokens = H5Dopen2(root, "tokens", H5P_DEFAULT);
-  if (tokens < 0) bad(file, "\"tokens\" is not a dataset");
+  if (H5Lexists(root, name, H5P_DEFAULT) <= 0)
+    bad(file, join("there is no dataset \"", name, "\""));
+  if (H5Lget_info(root, name, &link, H5P_DEFAULT) < 0 || link.type != H5L_TYPE_HARD)
+    bad(file, join("\"", name, "\" is a link to somewhere else"));
+  const hid_t tokens = H5Dopen2(root, name, H5P_DEFAULT);
+  if (tokens < 0) bad(file, join("\"", name, "\" is not a dataset"));
   return tokens;
+}
+
+// Of `bytes` bytes from `offset` on.
+void check_inside(File& file, haddr_t offset, std::int64_t elements, std::int64_t width) {
+  const auto size = static_cast<std::uint64_t>(file.size());
+  if (offset == HADDR_UNDEF || offset > size ||
+      static_cast<std::uint64_t>(elements) > (size - offset) / static_cast<std::uint64_t>(width))
+    bad(file, join(elements, " tokens of ", width, " bytes do not fit into the ", size,
+                   " bytes of the file"));
+}
+
+void describe_mask(File& file, hid_t root, FoundTokens& found) {
+  TokenHeader& header = found.header;
+  header.about = get_text(file, root, "about", kAboutLength);
+  header.documents = get_number(file, root, "documents");
+  header.trained = get_number(file, root, "trained");
+  if (header.about.empty() || header.documents < 0 || header.trained < 0 ||
+      header.trained > header.count)
+    bad(file, join("its attributes say ", header.trained, " trained of ", header.count,
+                   " tokens and ", header.documents, " documents"));
+  header.masked = header.trained != header.count;
+  if (!header.masked) return;
+  const Handle mask(open_dataset(file, root, "mask"), H5Dclose);
+  check_layout(file, mask, "mask");
+  const Handle type(H5Dget_type(mask), H5Tclose);
+  if (type < 0 || H5Tequal(type, H5T_STD_U8LE) <= 0)
+    bad(file, "the dataset \"mask\" is not of type u8");
+  const std::int64_t stored = count_of(file, mask, "mask");
+  if (stored != header.mask_bytes())
+    bad(file, join("the dataset \"mask\" has ", stored, " bytes, ", header.count, " tokens need ",
+                   header.mask_bytes()));
+  const haddr_t offset = H5Dget_offset(mask);
+  check_inside(file, offset, stored, 1);
+  found.mask_offset = static_cast<std::int64_t>(offset);
 }
 
 FoundTokens describe_tokens(File& file, hid_t root) {
   FoundTokens found;
   TokenHeader& header = found.header;
   const std::int64_t version = get_number(file, root, "format_version");
-  if (version != kTokenFormat)
-    bad(file, join("format version ", version, ", this program reads ", kTokenFormat));
+  if (version != kTokenFormat && version != kDocumentFormat)
+    bad(file, join("format version ", version, ", this program reads ", kTokenFormat, " and ",
+                   kDocumentFormat));
   header.vocabulary = get_number(file, root, "vocabulary");
   header.tokenizer = get_text(file, root, "tokenizer", kNameLength);
   header.text_hash = get_text(file, root, "text_hash", kHashDigits);
   header.token_hash = get_text(file, root, "token_hash", kHashDigits);
   header.count = get_number(file, root, "count");
 
-  const Handle tokens(open_tokens(file, root), H5Dclose);
-  check_layout(file, tokens);
+  const Handle tokens(open_dataset(file, root, "tokens"), H5Dclose);
+  check_layout(file, tokens, "tokens");
   header.width = width_of(file, tokens);
-  const std::int64_t stored = count_of(file, tokens);
+  const std::int64_t stored = count_of(file, tokens, "tokens");
   if (stored != header.count || stored < 1)
     bad(file, join("the dataset \"tokens\" has ", stored, " tokens, the attribute \"count\" says ",
                    header.count));
@@ -203,13 +253,9 @@ FoundTokens describe_tokens(File& file, hid_t root) {
                    token_type_name(header.width)));
 
   const haddr_t offset = H5Dget_offset(tokens);
-  const auto size = static_cast<std::uint64_t>(file.size());
-  if (offset == HADDR_UNDEF || offset > size ||
-      static_cast<std::uint64_t>(stored) >
-          (size - offset) / static_cast<std::uint64_t>(header.width))
-    bad(file, join(stored, " tokens of ", header.width, " bytes do not fit into the ", size,
-                   " bytes of the file"));
+  check_inside(file, offset, stored, header.width);
   found.offset = static_cast<std::int64_t>(offset);
+  if (version == kDocumentFormat) describe_mask(file, root, found);
   return found;
 }
 
@@ -227,23 +273,26 @@ std::string token_type_name(std::int64_t width) {
   return width == 2 ? "u16" : "i32";
 }
 
-std::int64_t write_token_header(File& file, const TokenHeader& header) {
+TokenRange write_token_header(File& file, const TokenHeader& header) {
   check(header.count >= 1, "write ", file.path(), ": a token file needs at least one token");
   const QuietHdf5 quiet;
   Hdf5Driver driver(file);
-  std::int64_t offset = 0;
+  TokenRange range;
   {
     const Handle plan(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
     require(plan >= 0 && H5Pset_obj_track_times(plan, false) >= 0, file, "plan the file");
+    // Nine attributes stay in the header of the root group, which holds eight by default.
+    if (!header.about.empty())
+      require(H5Pset_attr_phase_change(plan, 16, 8) >= 0, file, "plan the attributes");
     const Handle root(H5Fcreate("tokens", H5F_ACC_TRUNC, plan, driver.access_list()), H5Fclose);
     require(root >= 0, file, "make the file");
     put_attributes(file, root, header);
-    offset = put_tokens(file, root, header);
+    range = put_datasets(file, root, header);
     require(H5Fflush(root, H5F_SCOPE_GLOBAL) >= 0, file, "flush the file");
   }
   driver.rethrow();
-  seal_token_file(file, {offset, header.count * header.width});
-  return offset;
+  seal_token_file(file, range);
+  return range;
 }
 
 FoundTokens read_token_header(File& file) {
@@ -256,7 +305,8 @@ FoundTokens read_token_header(File& file) {
     const Handle root(H5Fopen("tokens", H5F_ACC_RDONLY, driver.access_list()), H5Fclose);
     if (root < 0) bad(file, "its HDF5 structures are damaged");
     FoundTokens found = describe_tokens(file, root);
-    const TokenRange described{found.offset, found.header.count * found.header.width};
+    const TokenRange described{found.offset, found.header.count * found.header.width,
+                               found.mask_offset, found.header.mask_bytes()};
     if (described != sealed) bad(file, "HDF5 finds the tokens elsewhere than the seal says");
     return found;
   } catch (const Error&) {

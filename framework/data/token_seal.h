@@ -2,8 +2,8 @@
 // 1.10 leaks, and worse, on damaged or hostile structures. It lies at byte 512, in the room between
 // the superblock and the first object (which starts at byte 4096) that HDF5 leaves alone.
 //
-// It holds the XXH3-128 of every byte of the file outside the tokens, itself taken as zeros. It
-// tells our files from strangers' and notices damage; it is no signature.
+// It holds the XXH3-128 of every byte of the file outside the tokens and the mask, itself taken as
+// zeros. It tells our files from strangers' and notices damage; it is no signature.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,12 @@
 
 namespace trireme {
 
-// The bytes of the tokens in the file.
+// The bytes of the tokens in the file, and of a mask behind them, if there is one.
 struct TokenRange {
   std::int64_t begin = 0;
   std::int64_t bytes = 0;
+  std::int64_t mask_begin = 0;
+  std::int64_t mask_bytes = 0;  // 0: no mask
   bool operator==(const TokenRange&) const = default;
 };
 

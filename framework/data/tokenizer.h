@@ -32,6 +32,9 @@ struct EncodeOptions {
   AddedTokens added = AddedTokens::kAll;
   bool ends = false;       // also the ids that the file puts around a text (begin, end of text)
   bool continues = false;  // the text goes on from a cut_before(): nothing is put in front of it
+  // A byte a byte of the text: not 0 where a stranger wrote it. No added token is found there, nor
+  // in part there; else the ids are those of the whole text. Empty: a stranger wrote nothing.
+  std::string_view strangers = {};
 };
 
 // What a model folder says beside the tokens. All empty for "bytes".

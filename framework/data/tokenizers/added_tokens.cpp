@@ -33,6 +33,12 @@ bool is_wanted(const AddedToken& token, AddedTokens wanted) {
   return wanted == AddedTokens::kAll || (wanted == AddedTokens::kOrdinary && !token.special);
 }
 
+// Any of these bytes.
+bool stranger_wrote(std::string_view strangers, std::size_t at, std::size_t bytes) {
+  return !strangers.empty() &&
+         strangers.substr(at, bytes).find_first_not_of('\0') != std::string_view::npos;
+}
+
 }  // namespace
 
 AddedTokenFinder::AddedTokenFinder(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
@@ -75,8 +81,8 @@ const AddedToken* AddedTokenFinder::longest_at(std::string_view text, std::size_
   return found;
 }
 
-void AddedTokenFinder::cut(std::string_view text, AddedTokens wanted,
-                           std::vector<TextPart>& parts) const {
+void AddedTokenFinder::cut(std::string_view text, AddedTokens wanted, std::vector<TextPart>& parts,
+                           std::string_view strangers) const {
   std::size_t done = 0;
   const auto add = [&](std::size_t begin, std::size_t end, std::int32_t id) {
     if (begin < end) parts.push_back({begin, end, id});
@@ -84,7 +90,7 @@ void AddedTokenFinder::cut(std::string_view text, AddedTokens wanted,
   if (wanted == AddedTokens::kNone) return add(0, text.size(), -1);
   for (std::size_t at = next_start(text, 0); at < text.size();) {
     const AddedToken* token = longest_at(text, at);
-    if (token == nullptr) {
+    if (token == nullptr || stranger_wrote(strangers, at, token->content.size())) {
       at = next_start(text, at + 1);
       continue;
     }

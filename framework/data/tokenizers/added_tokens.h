@@ -34,8 +34,10 @@ class AddedTokenFinder {
   // Empty contents are never found. Of two tokens with one content the later is found.
   explicit AddedTokenFinder(std::vector<AddedToken> tokens = {});
 
-  // Appends the parts of `text`, in order, none empty.
-  void cut(std::string_view text, AddedTokens wanted, std::vector<TextPart>& parts) const;
+  // Appends the parts of `text`, in order, none empty. Tokens are not found over bytes that
+  // `strangers` (EncodeOptions) marks.
+  void cut(std::string_view text, AddedTokens wanted, std::vector<TextPart>& parts,
+           std::string_view strangers = {}) const;
 
   // Might it matter to tokens of the list if the text were cut at `at`? They are looked for across
   // and at both sides of it.

@@ -38,26 +38,35 @@ class JsonEncoder final : public Encoder, private WordSink {
     const TokenizerParts& parts = all_.parts_;
     if (options.ends) ids.insert(ids.end(), parts.before.begin(), parts.before.end());
     found_.clear();
-    all_.raw_.cut(text, options.added, found_);
+    check(options.strangers.empty() || options.strangers.size() == text.size(),
+          "encode: ", options.strangers.size(), " marks of strangers for a text of ", text.size(),
+          " bytes");
+    all_.raw_.cut(text, options.added, found_, options.strangers);
     for (const TextPart& part : found_) {
-      const bool start = part.begin == 0;
       if (part.id >= 0)
         ids.push_back(part.id);
       else
-        section(text.substr(part.begin, part.end - part.begin), start, options);
+        section(text, part, options);
     }
     if (options.ends) ids.insert(ids.end(), parts.after.begin(), parts.after.end());
   }
 
  private:
-  void section(std::string_view text, bool start, const EncodeOptions& options) {
+  void section(std::string_view whole, const TextPart& of, const EncodeOptions& options) {
     const TokenizerParts& parts = all_.parts_;
+    std::string_view text = whole.substr(of.begin, of.end - of.begin);
+    const bool start = of.begin == 0;
     const bool continues = options.continues && start;
     text = parts.normalizer.apply(text, continues, buffers_);
     if (!all_.has_normalized_)
       return parts.pre_tokenizer.cut(text, start, continues, scratch_, *this);
     inner_.clear();
-    all_.normalized_.cut(text, options.added, inner_);
+    // Who wrote which byte of a normalized text is not known: where a stranger did, none is found.
+    const std::string_view strangers = options.strangers.empty()
+                                           ? options.strangers
+                                           : options.strangers.substr(of.begin, of.end - of.begin);
+    const bool strange = strangers.find_first_not_of('\0') != std::string_view::npos;
+    all_.normalized_.cut(text, strange ? AddedTokens::kNone : options.added, inner_);
     for (const TextPart& part : inner_) {
       const bool first = part.begin == 0;
       if (part.id >= 0)

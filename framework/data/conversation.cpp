@@ -1,0 +1,156 @@
+#include "framework/data/conversation.h"
+
+#include <algorithm>
+#include <ctime>
+#include <iomanip>
+#include <locale>
+#include <sstream>
+
+#include "framework/base/error.h"
+
+namespace trireme {
+
+namespace {
+
+std::string fixed_time(const std::string& format) {
+  std::tm time{};  // Friday, 26 July 2024, noon
+  time.tm_year = 124;
+  time.tm_mon = 6;
+  time.tm_mday = 26;
+  time.tm_hour = 12;
+  time.tm_wday = 5;
+  time.tm_yday = 207;
+  std::ostringstream text;
+  text.imbue(std::locale::classic());
+  text << std::put_time(&time, format.c_str());
+  return text.str();
+}
+
+bool is_answer(const Json& message) {
+  return message.at("role", "message").text("\"role\"") == "assistant";
+}
+
+bool is_blank(std::string_view text) {
+  return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
+}
+
+}  // namespace
+
+const std::string& ConversationEncoder::template_of(const Tokenizer& tokenizer) {
+  const auto& all = tokenizer.settings().chat_templates;
+  const auto found =
+      std::find_if(all.begin(), all.end(), [](const auto& one) { return one.first == "default"; });
+  check(found != all.end(), "the tokenizer \"", tokenizer.name(),
+        "\" has no chat template, which conversations need; use for data.tokenizer a folder whose "
+        "tokenizer_config.json has a chat_template, or that has a chat_template.jinja");
+  return found->second;
+}
+
+ConversationEncoder::ConversationEncoder(const Tokenizer& tokenizer, LossOn loss_on)
+    : tokenizer_(tokenizer), template_(template_of(tokenizer), "chat template"), loss_on_(loss_on) {
+  const TokenizerSettings& settings = tokenizer.settings();
+  const std::pair<const char*, std::optional<std::int32_t>> named[] = {{"bos_token", settings.bos},
+                                                                       {"eos_token", settings.eos},
+                                                                       {"pad_token", settings.pad},
+                                                                       {"unk_token", settings.unk}};
+  for (const auto& [name, id] : named)
+    if (id) constants_.push_back({name, tokenizer.token_of(*id), true});
+  constants_.push_back({"documents", Json(), true});
+}
+
+ConversationEncoder::Text ConversationEncoder::render(const Json& messages, const Json& tools,
+                                                      std::size_t count, bool prompt) const {
+  const auto& all = messages.array("messages");
+  std::vector<TemplateVariable> variables = constants_;
+  variables.push_back(
+      {"messages", Json::Array(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count))});
+  variables.push_back({"tools", tools});
+  variables.push_back({"add_generation_prompt", prompt, true});
+  Text text;
+  for (const TemplatePiece& piece : template_.render(variables, fixed_time)) {
+    text.bytes += piece.text;
+    text.strangers.append(piece.text.size(), piece.control ? '\0' : '\1');
+  }
+  return text;
+}
+
+ConversationEncoder::Span ConversationEncoder::answer(const Text& text, const Json& messages,
+                                                      const Json& tools, std::size_t index) const {
+  const std::string before = render(messages, tools, index, true).bytes;
+  const std::string after = render(messages, tools, index + 1, false).bytes;
+  const bool found =
+      after.size() > before.size() && after.starts_with(before) && text.bytes.starts_with(after);
+  check(found, "where the answer of message ", index + 1,
+        " lies cannot be told: the chat template writes the messages before it in another way when "
+        "it follows; data.loss_on = all trains on every token");
+  return {before.size(), after.size()};
+}
+
+std::vector<ConversationEncoder::Span> ConversationEncoder::answers(const Text& text,
+                                                                    const Json& messages,
+                                                                    const Json& tools) const {
+  std::vector<Span> spans;
+  const auto& all = messages.array("messages");
+  for (std::size_t i = all.size(); i-- > 0;) {
+    if (!is_answer(all[i])) continue;
+    spans.push_back(answer(text, messages, tools, i));
+    if (loss_on_ == LossOn::kLast) break;
+  }
+  std::reverse(spans.begin(), spans.end());
+  return spans;
+}
+
+void ConversationEncoder::append(const Text& text, Span part, bool trained, Encoder& encoder,
+                                 DocumentTokens& tokens) const {
+  if (part.begin == part.end) return;
+  const bool after_control = !tokens.ids.empty() && tokenizer_.is_special(tokens.ids.back());
+  const std::size_t bytes = part.end - part.begin;
+  encoder.encode(std::string_view(text.bytes).substr(part.begin, bytes), tokens.ids,
+                 {.continues = !tokens.ids.empty() && !after_control,
+                  .strangers = std::string_view(text.strangers).substr(part.begin, bytes)});
+  tokens.trained.resize(tokens.ids.size(), trained ? 1 : 0);
+}
+
+// What stands behind the last control token of an answer is no part of it.
+void ConversationEncoder::forget_tail(DocumentTokens& tokens, std::size_t from) const {
+  std::size_t end = tokens.ids.size();
+  while (end > from && !tokenizer_.is_special(tokens.ids[end - 1]) &&
+         is_blank(tokenizer_.piece(tokens.ids[end - 1], false).text))
+    --end;
+  if (end > from && tokenizer_.is_special(tokens.ids[end - 1]))
+    std::fill(tokens.trained.begin() + static_cast<std::ptrdiff_t>(end), tokens.trained.end(),
+              std::uint8_t{0});
+}
+
+void ConversationEncoder::end_document(DocumentTokens& tokens, bool answered) const {
+  const auto eos = tokenizer_.settings().eos;
+  auto last = tokens.ids.rbegin();
+  while (last != tokens.ids.rend() && !tokenizer_.is_special(*last) &&
+         is_blank(tokenizer_.piece(*last, false).text))
+    ++last;
+  const bool ended = last != tokens.ids.rend() && tokenizer_.is_special(*last);
+  if (!eos || ended) return;
+  tokens.ids.push_back(*eos);
+  tokens.trained.push_back(answered ? 1 : 0);
+}
+
+DocumentTokens ConversationEncoder::encode(const Json& messages, const Json& tools,
+                                           Encoder& encoder) const {
+  const auto& all = messages.array("messages");
+  const Text text = render(messages, tools, all.size(), false);
+  DocumentTokens tokens;
+  std::size_t done = 0;
+  if (loss_on_ != LossOn::kAll)
+    for (const Span& span : answers(text, messages, tools)) {
+      append(text, {done, span.begin}, false, encoder, tokens);
+      const std::size_t first = tokens.ids.size();
+      append(text, span, true, encoder, tokens);
+      forget_tail(tokens, first);
+      done = span.end;
+    }
+  append(text, {done, text.bytes.size()}, loss_on_ == LossOn::kAll, encoder, tokens);
+  end_document(tokens, loss_on_ == LossOn::kAll || is_answer(all.back()));
+  return tokens;
+}
+
+}  // namespace trireme

@@ -1,0 +1,212 @@
+#include "framework/data/records.h"
+
+#include <algorithm>
+#include <array>
+
+namespace trireme {
+
+namespace {
+
+constexpr std::size_t kLongestLine = std::size_t{64} << 20;
+constexpr int kLookedAt = 100;  // lines, for the form
+
+struct Shape {
+  RecordForm form;
+  std::string_view key;  // that tells it
+};
+constexpr std::array<Shape, 4> kShapes{{{RecordForm::kMessages, "messages"},
+                                        {RecordForm::kShareGpt, "conversations"},
+                                        {RecordForm::kAlpaca, "instruction"},
+                                        {RecordForm::kText, "text"}}};
+
+bool is_blank(std::string_view text) {
+  return text.find_first_not_of(" \t\r\v\f") == std::string_view::npos;
+}
+
+// The place in the sentence of parse_json is "NAME:1:COLUMN: what".
+Json parse_line(const Line& line, const std::string& path) {
+  constexpr std::string_view kName = "line";
+  try {
+    return parse_json(line.text, kName);
+  } catch (const Error& error) {
+    const std::string what = error.what();
+    const std::size_t column = kName.size() + 3, end = what.find(": ", column);
+    const bool placed = what.starts_with("line:1:") && end != std::string::npos;
+    throw BadLine(bad_line(path, line, placed ? std::stoll(what.substr(column)) : 1,
+                           placed ? what.substr(end + 2) : what));
+  }
+}
+
+std::optional<RecordForm> form_of(const Json& value) {
+  for (const Shape& shape : kShapes)
+    if (value.find(shape.key)) return shape.form;
+  return std::nullopt;
+}
+
+std::string keys_of(const Json& value) {
+  if (!value.is(Json::Kind::kObject)) return "it is " + describe(value);
+  std::string names;
+  for (const auto& [name, member] : value.object("line"))
+    names += (names.empty() ? "" : ", ") + name;
+  return "its keys are: " + (names.empty() ? "none" : names);
+}
+
+Json message(std::string role, std::string content) {
+  return Json::Object{{"role", std::move(role)}, {"content", std::move(content)}};
+}
+
+std::string role_of(const std::string& from) {
+  if (from == "human" || from == "user") return "user";
+  if (from == "gpt" || from == "assistant" || from == "model") return "assistant";
+  if (from == "system" || from == "tool") return from;
+  if (from == "observation" || from == "function_response") return "tool";
+  fail("\"from\" = \"", from,
+       "\" is no speaker that is known: human, user, gpt, assistant, model, system, tool");
+}
+
+std::string text_member(const Json& object, std::string_view key, bool needed = true) {
+  const Json* member = object.find(key);
+  if (!member || (!needed && member->is_null())) {
+    if (needed) object.at(key, "record");
+    return {};
+  }
+  return member->text(join("\"", key, "\""));
+}
+
+Json::Array system_of(const Json& value) {
+  const std::string system = text_member(value, "system", false);
+  return system.empty() ? Json::Array{} : Json::Array{message("system", system)};
+}
+
+Json messages_in(const Json& value) {
+  const auto& given = value.at("messages", "record").array("\"messages\"");
+  for (const Json& one : given) {
+    text_member(one, "role");
+    text_member(one, "content");
+  }
+  return given;
+}
+
+Json alpaca_in(const Json& value) {
+  Json::Array messages = system_of(value);
+  const std::string input = text_member(value, "input", false);
+  messages.push_back(
+      message("user", text_member(value, "instruction") + (input.empty() ? "" : "\n" + input)));
+  messages.push_back(message("assistant", text_member(value, "output")));
+  return messages;
+}
+
+Json sharegpt_in(const Json& value) {
+  Json::Array messages = system_of(value);
+  for (const Json& one : value.at("conversations", "record").array("\"conversations\""))
+    messages.push_back(message(role_of(text_member(one, "from")), text_member(one, "value")));
+  return messages;
+}
+
+Record record_in(const Json& value, RecordForm form) {
+  Record record;
+  if (form == RecordForm::kText) {
+    record.text = text_member(value, "text");
+    return record;
+  }
+  record.messages = form == RecordForm::kMessages ? messages_in(value)
+                    : form == RecordForm::kAlpaca ? alpaca_in(value)
+                                                  : sharegpt_in(value);
+  check(!record.messages.array("messages").empty(), "the conversation is empty");
+  if (const Json* tools = value.find("tools")) record.tools = *tools;
+  return record;
+}
+
+}  // namespace
+
+bool is_chat(RecordForm form) { return form != RecordForm::kPlain && form != RecordForm::kText; }
+
+std::string_view name_of(RecordForm form) {
+  switch (form) {
+    case RecordForm::kPlain:
+      return "text";
+    case RecordForm::kText:
+      return "JSON lines";
+    case RecordForm::kMessages:
+      return "chat (messages)";
+    case RecordForm::kAlpaca:
+      return "chat (alpaca)";
+    case RecordForm::kShareGpt:
+      return "chat (sharegpt)";
+  }
+  return "";
+}
+
+bool LineReader::next(Line& line) {
+  for (;;) {
+    const std::size_t end = waiting_.find('\n', at_);
+    if (end == std::string::npos && !ended_) {
+      waiting_.erase(0, at_);
+      at_ = 0;
+      check(waiting_.size() <= kLongestLine, stream_.path(), ":", lines_ + 1,
+            ":1: the line is longer than ", kLongestLine >> 20, " MiB");
+      const std::string_view piece = stream_.next();
+      waiting_ += piece;
+      ended_ = piece.empty();
+      continue;
+    }
+    if (end == std::string::npos && at_ == waiting_.size()) return false;
+    ++lines_;
+    line.text = waiting_.substr(at_, end == std::string::npos ? end : end - at_);
+    line.number = lines_;
+    at_ = end == std::string::npos ? waiting_.size() : end + 1;
+    if (lines_ == 1 && line.text.starts_with("\xef\xbb\xbf")) line.text.erase(0, 3);
+    if (!is_blank(line.text)) return true;
+  }
+}
+
+RecordForm record_form(Files& files, const std::string& path) {
+  TextStream stream(files, path);
+  std::string name = path.ends_with(".gz") ? path.substr(0, path.size() - 3) : path;
+  const bool promised =
+      name.ends_with(".jsonl") || name.ends_with(".ndjson") || name.ends_with(".json");
+  LineReader lines(stream);
+  Line line;
+  std::string found;
+  for (int seen = 0; seen < kLookedAt && lines.next(line); ++seen) {
+    const std::size_t first = line.text.find_first_not_of(" \t");
+    check(seen > 0 || !name.ends_with(".json") || line.text[first] != '[', "text ", path,
+          " is one JSON array, which is not read; make JSON lines of it: jq -c '.[]' FILE > "
+          "FILE.jsonl");
+    if (!promised && seen == 0 && line.text[first] != '{') return RecordForm::kPlain;
+    try {
+      const Json value = parse_line(line, path);
+      if (const auto form = form_of(value)) return *form;
+      if (!promised) return RecordForm::kPlain;
+      if (found.empty()) found = keys_of(value);
+    } catch (const BadLine&) {
+      if (!promised && seen == 0) return RecordForm::kPlain;
+    }
+  }
+  fail(path, ":1:1: no record in the first ", kLookedAt,
+       " lines has a key that tells what it is: text, messages, instruction (and output) or "
+       "conversations; of the first line, ",
+       found.empty() ? "nothing is JSON" : found);
+}
+
+Record record_of(const Line& line, RecordForm form, const std::string& path) {
+  const Json value = parse_line(line, path);
+  try {
+    return record_in(value, form);
+  } catch (const Error& error) {
+    throw BadLine(bad_line(path, line, 1, error.what()));
+  }
+}
+
+std::string bad_line(const std::string& path, const Line& line, std::int64_t column,
+                     std::string_view what) {
+  constexpr std::size_t kShown = 60;
+  std::size_t end = std::min(kShown, line.text.size());
+  while (end > 0 && end < line.text.size() &&
+         (static_cast<unsigned char>(line.text[end]) & 0xC0U) == 0x80U)
+    --end;
+  return join(path, ":", line.number, ":", column, ": ", what,
+              "; the line begins: ", line.text.substr(0, end), end < line.text.size() ? "..." : "");
+}
+
+}  // namespace trireme

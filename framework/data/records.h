@@ -1,0 +1,75 @@
+// Lines of JSON that are documents: texts, or conversations in the three shapes that people have.
+//
+//   {"text": ...}
+//   {"messages": [{"role": ..., "content": ...}, ...]}, and "tools" for the template
+//   {"instruction": ..., "input": ..., "output": ..., "system": ...}     (alpaca)
+//   {"conversations": [{"from": ..., "value": ...}, ...], "system": ...}  (sharegpt)
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "framework/base/error.h"
+#include "framework/base/json/json.h"
+#include "framework/data/text_stream.h"
+
+namespace trireme {
+
+enum class RecordForm : std::uint8_t {
+  kPlain,  // no lines of JSON: one text
+  kText,
+  kMessages,
+  kAlpaca,
+  kShareGpt,
+};
+bool is_chat(RecordForm form);
+// "text", "JSON lines", "chat (messages)", ...
+std::string_view name_of(RecordForm form);
+
+// "FILE:LINE:COLUMN: what; the line begins {...". Lines and columns count from 1.
+class BadLine : public Error {
+ public:
+  using Error::Error;
+};
+
+struct Line {
+  std::string text;  // without its end
+  std::int64_t number = 0;
+};
+
+// The lines of a text that are not blank.
+class LineReader {
+ public:
+  explicit LineReader(TextStream& stream) : stream_(stream) {}
+  // False at the end. Error for a line above 64 MiB.
+  bool next(Line& line);
+
+ private:
+  TextStream& stream_;
+  std::string waiting_;
+  std::size_t at_ = 0;
+  std::int64_t lines_ = 0;
+  bool ended_ = false;
+};
+
+// What the first lines are. JSON lines if the first is an object with keys that are known, or if
+// the file is called .jsonl, .ndjson or .json (or that and .gz): then the first line with keys that
+// are known decides; Error if the first 100 have none, and for a .json file that is one array.
+RecordForm record_form(Files& files, const std::string& path);
+
+// One document. `messages` of a conversation is an array of objects that have a role and a content,
+// both texts, as chat templates take it.
+struct Record {
+  std::string text;
+  Json messages, tools;
+};
+// BadLine for what is no JSON, or no record of that form.
+Record record_of(const Line& line, RecordForm form, const std::string& path);
+
+// "FILE:LINE:COLUMN: what; the line begins ...".
+std::string bad_line(const std::string& path, const Line& line, std::int64_t column,
+                     std::string_view what);
+
+}  // namespace trireme
