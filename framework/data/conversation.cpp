@@ -34,6 +34,12 @@ bool is_blank(std::string_view text) {
   return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
 }
 
+std::string trimmed(const std::string& text) {
+  const std::size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == std::string::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
+}
+
 }  // namespace
 
 const std::string& ConversationEncoder::template_of(const Tokenizer& tokenizer) {
@@ -56,6 +62,9 @@ ConversationEncoder::ConversationEncoder(const Tokenizer& tokenizer, LossOn loss
   for (const auto& [name, id] : named)
     if (id) constants_.push_back({name, tokenizer.token_of(*id), true});
   constants_.push_back({"documents", Json(), true});
+  for (std::int64_t id = 0; id < tokenizer.vocabulary(); ++id)
+    if (tokenizer.is_special(id) && !tokenizer.token_of(id).empty())
+      controls_.push_back(tokenizer.token_of(id));
 }
 
 ConversationEncoder::Text ConversationEncoder::render(const Json& messages, const Json& tools,
@@ -74,16 +83,38 @@ ConversationEncoder::Text ConversationEncoder::render(const Json& messages, cons
   return text;
 }
 
+// The end of the first control token that the template wrote behind `content`; npos if the content
+// does not stand before that.
+std::size_t ConversationEncoder::end_token_behind(const Text& text, std::size_t begin,
+                                                  const std::string& content) const {
+  std::size_t first = std::string::npos, end = std::string::npos;
+  for (const std::string& control : controls_)
+    for (std::size_t at = begin; (at = text.bytes.find(control, at)) < first; ++at)
+      if (text.strangers.substr(at, control.size()).find('\1') == std::string::npos) {
+        first = at;
+        end = at + control.size();
+      }
+  if (end == std::string::npos) return end;
+  const std::string said = text.bytes.substr(begin, first - begin);
+  return said.find(trimmed(content)) == std::string::npos ? std::string::npos : end;
+}
+
 ConversationEncoder::Span ConversationEncoder::answer(const Text& text, const Json& messages,
                                                       const Json& tools, std::size_t index) const {
   const std::string before = render(messages, tools, index, true).bytes;
   const std::string after = render(messages, tools, index + 1, false).bytes;
-  const bool found =
-      after.size() > before.size() && after.starts_with(before) && text.bytes.starts_with(after);
-  check(found, "where the answer of message ", index + 1,
+  const bool begins = text.bytes.starts_with(before);
+  if (begins && after.size() > before.size() && text.bytes.starts_with(after))
+    return {before.size(), after.size()};
+  const Json& message = messages.array("messages")[index];
+  const std::size_t end =
+      begins ? end_token_behind(text, before.size(),
+                                message.at("content", "message").text("\"content\""))
+             : std::string::npos;
+  check(end != std::string::npos, "where the answer of message ", index + 1,
         " lies cannot be told: the chat template writes the messages before it in another way when "
         "it follows; data.loss_on = all trains on every token");
-  return {before.size(), after.size()};
+  return {before.size(), end};
 }
 
 std::vector<ConversationEncoder::Span> ConversationEncoder::answers(const Text& text,

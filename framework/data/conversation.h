@@ -6,8 +6,9 @@
 //   its prompt cut there, too.
 // - Where answers lie is found without the template's help: it renders the messages before an
 //   answer, with add_generation_prompt, and the messages with it. Each must be the beginning of the
-//   text with one message more, which must be that of the whole. A template for which that is not
-//   so is refused for loss_on = assistant and last.
+//   text with one message more, which must be that of the whole. Where only the first is so (Qwen 3
+//   writes <think> only into the newest answer), an answer ends with the first control token behind
+//   its content. A template for which neither holds is refused for loss_on = assistant and last.
 // - An answer ends with its last control token: a line end behind that is not learned. A template
 //   that writes none there leaves it open how the model ends: then the tokenizer's end-of-text
 //   token follows a conversation.
@@ -57,6 +58,8 @@ class ConversationEncoder {
   };
   Text render(const Json& messages, const Json& tools, std::size_t count, bool prompt) const;
   std::vector<Span> answers(const Text& text, const Json& messages, const Json& tools) const;
+  std::size_t end_token_behind(const Text& text, std::size_t begin,
+                               const std::string& content) const;
   Span answer(const Text& text, const Json& messages, const Json& tools, std::size_t index) const;
   void append(const Text& text, Span part, bool trained, Encoder& encoder,
               DocumentTokens& tokens) const;
@@ -67,6 +70,7 @@ class ConversationEncoder {
   ChatTemplate template_;
   LossOn loss_on_;
   std::vector<TemplateVariable> constants_;
+  std::vector<std::string> controls_;  // how special tokens are spelled
 };
 
 }  // namespace trireme

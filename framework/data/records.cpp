@@ -160,11 +160,25 @@ bool LineReader::next(Line& line) {
   }
 }
 
-RecordForm record_form(Files& files, const std::string& path) {
+namespace {
+
+// A text may be one long line, which nobody wants to read whole for its first letter.
+bool begins_with_object(Files& files, const std::string& path) {
   TextStream stream(files, path);
+  std::string_view piece = stream.next();
+  if (piece.starts_with("\xef\xbb\xbf")) piece.remove_prefix(3);
+  const std::size_t first = piece.find_first_not_of(" \t\r\n\v\f");
+  return first != std::string_view::npos && piece[first] == '{';
+}
+
+}  // namespace
+
+RecordForm record_form(Files& files, const std::string& path) {
   std::string name = path.ends_with(".gz") ? path.substr(0, path.size() - 3) : path;
   const bool promised =
       name.ends_with(".jsonl") || name.ends_with(".ndjson") || name.ends_with(".json");
+  if (!promised && !begins_with_object(files, path)) return RecordForm::kPlain;
+  TextStream stream(files, path);
   LineReader lines(stream);
   Line line;
   std::string found;
@@ -173,7 +187,6 @@ RecordForm record_form(Files& files, const std::string& path) {
     check(seen > 0 || !name.ends_with(".json") || line.text[first] != '[', "text ", path,
           " is one JSON array, which is not read; make JSON lines of it: jq -c '.[]' FILE > "
           "FILE.jsonl");
-    if (!promised && seen == 0 && line.text[first] != '{') return RecordForm::kPlain;
     try {
       const Json value = parse_line(line, path);
       if (const auto form = form_of(value)) return *form;

@@ -99,6 +99,37 @@ TEST(Conversation, OnlyTheLastOrAll) {
             "<|im_start|>user\nHi<|im_end|>\n");
 }
 
+// As Qwen 3: only the newest answer shows that it was thought about.
+TEST(Conversation, AnEarlierAnswerMayBeWrittenInAnotherWay) {
+  const std::string thinks =
+      "{% for m in messages %}<|im_start|>{{ m.role + '\n' }}"
+      "{% if loop.last and m.role == 'assistant' %}<think></think>{% endif %}{{ m.content }}"
+      "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+  EXPECT_EQ(marked(thinks, LossOn::kAssistant,
+                   talk({{"user", "Hi"},
+                         {"assistant", "A <|im_end|> b"},
+                         {"user", "Bye"},
+                         {"assistant", "See you"}})),
+            "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n[[A <|im_end|> b<|im_end|>]]\n"
+            "<|im_start|>user\nBye<|im_end|>\n<|im_start|>assistant\n"
+            "[[<think></think>See you<|im_end|>]]\n");
+}
+
+TEST(Conversation, OfARealFolderHasTheIdsOfItsText) {
+  const auto qwen = real_tokenizer("qwen3");
+  if (!qwen) GTEST_SKIP() << "../shared/data/tokenizers/qwen3 is not there";
+  const auto encoder = qwen->encoder();
+  const ConversationEncoder all(*qwen, LossOn::kAll), answers(*qwen, LossOn::kAssistant);
+  const DocumentTokens whole = all.encode(kTwoTurns, Json(), *encoder);
+  const DocumentTokens cut = answers.encode(kTwoTurns, Json(), *encoder);
+  EXPECT_EQ(whole.ids, ids_of(*qwen, qwen->decode(whole.ids)));
+  EXPECT_EQ(cut.ids, whole.ids);
+  std::vector<std::int32_t> learned;
+  for (std::size_t i = 0; i < cut.ids.size(); ++i)
+    if (cut.trained[i] != 0) learned.push_back(cut.ids[i]);
+  EXPECT_EQ(qwen->decode(learned), "Hello<|im_end|><think>\n\n</think>\n\nSee you<|im_end|>");
+}
+
 TEST(Conversation, ATemplateWithoutEndIsEndedByTheTokenizers) {
   const std::string open =
       "{% for m in messages %}{{ m.role + ': ' + m.content + '\n' }}"
