@@ -55,7 +55,11 @@ std::vector<ReplicatedArray> ZeroOptimizer::arrays() const {
     const Unit* unit = states_[u].unit;
     if (states_[u].own_master) all.push_back({unit, "compute value", unit->weights()});
     for (const std::string& name : array_names())
-      all.push_back({unit, name, array(u, name), name == "value"});
+      all.push_back({.unit = unit,
+                     .name = name,
+                     .home = array(u, name),
+                     .of_frozen = name == "value",
+                     .in_turns = name != "value" || states_[u].own_master});
   }
   return all;
 }
@@ -228,7 +232,7 @@ StepResult ZeroOptimizer::step(const StepRequest& request) {
   upload_doubles(backend_, start, sums_);
   if (request.loss) backend_.copy(request.loss, sums_.elements_at(kLoss, {1}));
   add_all_squares(sums_.elements_at(kBad, {2}));
-  if (replicas_ && compares_) replicas_->add(sums_.elements_at(kReplicasLow, {2}));
+  if (replicas_ && compares_) replicas_->add(request.number, sums_.elements_at(kReplicasLow, {2}));
   mesh_.world().all_reduce(sums_).wait();
   const std::vector<double> sums = download_doubles(backend_, sums_);
   if (joined_fingerprint(sums[kReplicasLow], sums[kReplicasHigh]) != 0)

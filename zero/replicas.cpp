@@ -49,11 +49,23 @@ std::size_t largest_of(Communicator& world, Backend& backend, std::size_t count)
 }  // namespace
 
 ReplicaCheck::ReplicaCheck(const Mesh& mesh, Backend& backend,
-                           std::span<const ReplicatedArray> arrays)
+                           std::span<const ReplicatedArray> arrays, std::int64_t turn)
     : mesh_(mesh), backend_(backend) {
   for (const ReplicatedArray& array : arrays)
     if (array.home.defined() && array.home.on_device()) list_parts(array);
   set_factors();
+  set_turns(turn);
+}
+
+// As many on all ranks.
+void ReplicaCheck::set_turns(std::int64_t turn) {
+  constexpr std::int64_t kMostTurns = 8;
+  std::int64_t states = 0;
+  for (const Part& part : parts_)
+    if (part.in_turns && part.factor != 0) states += part.flat.size();
+  const auto most = static_cast<std::int64_t>(
+      largest_of(mesh_.world(), backend_, static_cast<std::size_t>(states)));
+  turns_ = std::clamp<std::int64_t>((most + turn - 1) / turn, 1, kMostTurns);
 }
 
 // A section is one run of the unit's buffer. Data ranks list the same sections, also those of
@@ -75,6 +87,8 @@ void ReplicaCheck::list_parts(const ReplicatedArray& array) {
                         .home = array.home,
                         .flat = flat,
                         .first = flat.empty() ? 0 : flat.begin - begin,
+                        .whole = section.rows * columns,
+                        .in_turns = array.in_turns,
                         .id = id_of(section, columns, array.name),
                         .shards = shards});
     }
@@ -110,11 +124,19 @@ void ReplicaCheck::set_factors() {
   }
 }
 
-void ReplicaCheck::add(const Tensor& out) const {
-  for (const Part& part : parts_)
-    if (part.factor != 0 && !part.flat.empty())
-      backend_.train_kernels()->fingerprint(part.home.slice(part.flat), part.id, part.first,
-                                            part.factor, out);
+// The same elements of a rectangle on all ranks, however it is cut there.
+void ReplicaCheck::add(std::int64_t step, const Tensor& out) const {
+  const std::int64_t turn = step % turns_;
+  for (const Part& part : parts_) {
+    if (part.factor == 0) continue;
+    Range now{0, part.whole};
+    if (part.in_turns) now = {part.whole * turn / turns_, part.whole * (turn + 1) / turns_};
+    const Range own = intersect(now, {part.first, part.first + part.flat.size()});
+    if (own.empty()) continue;
+    const std::int64_t shift = part.flat.begin - part.first;
+    backend_.train_kernels()->fingerprint(part.home.slice({own.begin + shift, own.end + shift}),
+                                          part.id, own.begin, part.factor, out);
+  }
 }
 
 std::uint64_t ReplicaCheck::fingerprint(const Part& part) const {

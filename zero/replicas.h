@@ -1,6 +1,9 @@
-// Copies of parameters and of their optimizer states are compared every step, bit by bit, so that
-// one which drifted - a flipped bit, a wrong sum, a rank that computed something else - is named at
-// the next step instead of spoiling the run.
+// Copies of parameters and of their optimizer states are compared bit by bit, so that one which
+// drifted - a flipped bit, a wrong sum, a rank that computed something else - is named instead of
+// spoiling the run. Weights are compared whole every step. Masters and moments, 12 bytes a
+// parameter that a step would otherwise read once more, are too while they have up to 16 Mi
+// elements on a rank; larger ones in turns, a part of every rectangle each step, so that all are
+// compared within 8 steps.
 //
 // What has copies is found from the descriptors, not declared: ranks tell each other once which
 // rectangles of which logical tensors they hold. Weights that stay whole are on every data rank;
@@ -39,18 +42,24 @@ struct ReplicatedArray {
   std::string name;
   FlatHome home;
   bool of_frozen = true;  // has frozen parameters, too
+  bool in_turns = false;  // a master or a moment
 };
 
 class ReplicaCheck {
  public:
   // Collective over the world: ranks tell each other what they hold. `mesh` and `backend` must
-  // outlive it, and so must the units.
-  ReplicaCheck(const Mesh& mesh, Backend& backend, std::span<const ReplicatedArray> arrays);
+  // outlive it, and so must the units. `turn`: elements of masters and moments that one step
+  // compares on a rank, if an eighth of them is not more.
+  ReplicaCheck(const Mesh& mesh, Backend& backend, std::span<const ReplicatedArray> arrays,
+               std::int64_t turn = std::int64_t{16} << 20);
 
   // Has this rank something that has copies? Without it, add() does nothing.
   bool compares() const { return compared_ > 0; }
-  // out (2) f64, [low 32 bits, high 32 bits] += this rank's number.
-  void add(const Tensor& out) const;
+  // After so many steps all has been compared.
+  std::int64_t turns() const { return turns_; }
+  // out (2) f64, [low 32 bits, high 32 bits] += this rank's number for that step, the same step on
+  // all ranks.
+  void add(std::int64_t step, const Tensor& out) const;
   // Called by all ranks when the sum over them is not 0. Throws Error on each, all with the same
   // sentence: the first array whose copies differ and the ranks that hold the minority's bits.
   [[noreturn]] void fail_naming(std::int64_t step) const;
@@ -62,12 +71,15 @@ class ReplicaCheck {
     FlatHome home;
     Range flat;              // in the unit's buffer
     std::int64_t first = 0;  // index of its first element, row-major in the rectangle
-    std::uint64_t id = 0;    // of tensor, array and rectangle, and the key of its fingerprint
-    int shards = 1;          // data ranks that one copy is cut over
+    std::int64_t whole = 0;  // elements of the rectangle
+    bool in_turns = false;
+    std::uint64_t id = 0;  // of tensor, array and rectangle, and the key of its fingerprint
+    int shards = 1;        // data ranks that one copy is cut over
     std::uint64_t factor = 0;
   };
   void list_parts(const ReplicatedArray& array);
   void set_factors();
+  void set_turns(std::int64_t turn);
   std::uint64_t fingerprint(const Part& part) const;
   std::vector<ReplicaRecord> records_of_all() const;
   std::string name_of_part(const ReplicaRecord& record) const;
@@ -76,6 +88,7 @@ class ReplicaCheck {
   Backend& backend_;
   std::vector<Part> parts_;
   std::size_t compared_ = 0;
+  std::int64_t turns_ = 1;
 };
 
 }  // namespace trireme
