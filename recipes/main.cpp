@@ -83,6 +83,7 @@ int dispatch(Process& process, const CommandLine& line) {
   find_command(line.command);
   if (line.command == "train") return train_command(process, line);
   if (line.command == "tokenize") return tokenize_command(process, line);
+  if (line.command == "data") return data_command(process, line);
   if (line.command == "tokenizer") return tokenizer_command(process, line);
   if (line.command == "report") return report_command(process, line);
   if (line.command == "generate") return generate_command(process, line);

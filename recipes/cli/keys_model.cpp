@@ -199,8 +199,9 @@ std::vector<Key> model_keys() {
        .at = [](Recipe& r) -> std::string& { return r.data.text; },
        .initial = "",
        .common = true,
-       .help = "Text file to train on, tokenized into a cache by itself; package:bible-kjv is the "
-               "text of that Debian package."},
+       .help = "Text file to train on, tokenized into a cache by itself: plain text, JSON lines "
+               "with a text, or conversations (messages, alpaca, sharegpt), also packed by gzip; "
+               "package:bible-kjv is the text of that Debian package."},
       {.section = "data",
        .name = "tokens",
        .type = KeyType::kPath,
@@ -216,6 +217,21 @@ std::vector<Key> model_keys() {
        .help =
            "How text becomes tokens: bytes, 256 of them, or a tokenizer.json, or the folder that "
            "has one."},
+      {.section = "data",
+       .name = "loss_on",
+       .type = KeyType::kChoice,
+       .at = [](Recipe& r) -> std::string& { return r.data.loss_on; },
+       .initial = "auto",
+       .values = {"auto", "all", "assistant", "last"},
+       .help = "Which tokens of conversations are learned: those of all answers, each with its end "
+               "(assistant; auto), of the last answer, or all. Other text is learned whole."},
+      {.section = "data",
+       .name = "skip_bad",
+       .type = KeyType::kBool,
+       .at = [](Recipe& r) -> bool& { return r.data.skip_bad; },
+       .initial = "false",
+       .help = "Pass over lines of JSON that are no records, and count them; else the first one "
+               "ends the run."},
       {.section = "data",
        .name = "validation",
        .type = KeyType::kNumber,

@@ -44,6 +44,8 @@ struct DataSection {
   std::string text;       // file
   std::string tokens;     // HDF5 file
   std::string tokenizer;  // bytes, or the path of a tokenizer.json or of its folder
+  std::string loss_on;    // auto, all, assistant, last
+  bool skip_bad = false;  // lines that are no records
   double validation = 0;  // fraction held out
   bool shuffle = false;
   std::string skip;  // global batches, "7,100-200", numbered from 1

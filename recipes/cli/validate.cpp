@@ -229,6 +229,14 @@ class Checker {
     expect(r_.data.text.empty() || r_.data.tokens.empty(), {"data.tokens", "data.text"},
            "data.tokens = ", r_.data.tokens, " and data.text = ", r_.data.text,
            " are both given; use one");
+    const bool ready = !r_.data.tokens.empty();
+    expect(!ready || r_.data.loss_on == "auto", {"data.loss_on", "data.tokens"},
+           "data.loss_on = ", r_.data.loss_on,
+           " is about data.text; of data.tokens = ", r_.data.tokens,
+           " the file says which tokens are learned; use auto");
+    expect(!ready || !r_.data.skip_bad, {"data.skip_bad", "data.tokens"},
+           "data.skip_bad = true is about lines of data.text; with data.tokens = ", r_.data.tokens,
+           " use false");
     expect(!given_.needs_data || !r_.train.folder.empty(), {"train.folder"},
            "train.folder is empty; use the name of a folder, made if it is missing");
     expect(!r_.train.resume || !r_.train.restart, {"train.resume", "train.restart"},

@@ -40,6 +40,7 @@ std::vector<Option> options_of(const std::string& command) {
     for (const char* name : {"resume", "restart"}) add(name, false);
   if (command == "tokenizer")
     for (const char* name : {"vocab", "split"}) add(name, true);
+  if (command == "data") add("n", true);
   if (command == "checkpoint")
     for (const char* name : {"dtype", "shard_size"}) add(name, true);
   if (command == "generate")

@@ -46,6 +46,7 @@ int generate_command(Process& process, const CommandLine& line);
 int checkpoint_command(Process& process, const CommandLine& line);
 int report_command(Process& process, const CommandLine& line);
 int tokenizer_command(Process& process, const CommandLine& line);
+int data_command(Process& process, const CommandLine& line);
 
 // Options of a subcommand that are no recipe keys, beside --json.
 std::vector<Option> options_of(const std::string& command);

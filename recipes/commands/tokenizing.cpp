@@ -1,6 +1,8 @@
 #include "recipes/commands/tokenizing.h"
 
 #include "framework/base/error.h"
+#include "framework/base/program.h"
+#include "framework/data/package_text.h"
 #include "recipes/report/numbers.h"
 
 namespace trireme {
@@ -17,6 +19,17 @@ double TokenizingBar::seconds() const {
 TokenizeOptions TokenizingBar::options() {
   return {.threads = threads_,
           .progress = [this](std::int64_t done, std::int64_t all) { show(done, all); }};
+}
+
+TokenizeOptions TokenizingBar::options(const Recipe& recipe) {
+  TokenizeOptions options = this->options();
+  options.skip_bad = recipe.data.skip_bad;
+  const std::string& loss = recipe.data.loss_on;
+  if (loss != "auto")
+    options.loss_on = loss == "all"    ? LossOn::kAll
+                      : loss == "last" ? LossOn::kLast
+                                       : LossOn::kAssistant;
+  return options;
 }
 
 void TokenizingBar::show(std::int64_t done, std::int64_t all) {
@@ -38,6 +51,34 @@ void expect_room(const Tokenizer& tokenizer, std::int64_t vocab) {
     throw UsageError(join("the tokenizer has ids up to ", tokenizer.vocabulary() - 1,
                           ", but model.vocab = ", vocab, "; give a model.vocab of at least ",
                           tokenizer.vocabulary()));
+}
+
+namespace {
+
+// Samples are shown, and the vocabulary is told, by data.tokenizer.
+void expect_same_tokenizer(const TokenFile& tokens, const Recipe& recipe,
+                           const Tokenizer& tokenizer) {
+  if (tokens.header().tokenizer == tokenizer.name()) return;
+  throw UsageError(join("data.tokens = ", tokens.path(), " was made with the tokenizer \"",
+                        tokens.header().tokenizer,
+                        "\", but data.tokenizer = ", recipe.data.tokenizer, " is \"",
+                        tokenizer.name(), "\"; give data.tokenizer the one that made the tokens"));
+}
+
+}  // namespace
+
+OpenedData open_data(Process& process, const Recipe& recipe, const Tokenizer& tokenizer) {
+  if (!recipe.data.tokens.empty()) {
+    OpenedData opened{TokenFile::open(process.files, recipe.data.tokens), {}};
+    expect_same_tokenizer(*opened.tokens, recipe, tokenizer);
+    return opened;
+  }
+  const std::string cache = process.cache_folder();
+  const std::string text = resolve_text(process.files, recipe.data.text, cache, run_program);
+  TokenizingBar bar(process);
+  const CachedTokens cached =
+      cached_tokens(process.files, text, cache, tokenizer, bar.options(recipe));
+  return {TokenFile::open(process.files, cached.path, false), cached.note};
 }
 
 }  // namespace trireme

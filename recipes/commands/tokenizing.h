@@ -4,8 +4,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
+#include <string>
 
 #include "framework/data/text_tokens.h"
+#include "framework/data/token_file.h"
 #include "recipes/commands/process.h"
 #include "recipes/report/console.h"
 
@@ -19,6 +22,8 @@ class TokenizingBar {
 
   // On all cores, telling this bar, which must outlive the call.
   TokenizeOptions options();
+  // The same with data.loss_on and data.skip_bad.
+  TokenizeOptions options(const Recipe& recipe);
   double seconds() const;
 
  private:
@@ -31,6 +36,14 @@ class TokenizingBar {
   Clock::time_point begin_ = Clock::now();
   double shown_ = 0;  // seconds after begin_
 };
+
+struct OpenedData {
+  std::shared_ptr<const TokenFile> tokens;
+  std::string note;  // sentences worth logging, or empty
+};
+// data.tokens, or data.text through the cache. In an MPI run only one process of a machine may call
+// this at a time. UsageError for tokens of another tokenizer.
+OpenedData open_data(Process& process, const Recipe& recipe, const Tokenizer& tokenizer);
 
 // UsageError unless all ids of the tokenizer are rows of a model with `vocab` of them.
 void expect_room(const Tokenizer& tokenizer, std::int64_t vocab);

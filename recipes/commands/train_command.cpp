@@ -4,14 +4,12 @@
 
 #include "framework/backend/backend.h"
 #include "framework/base/error.h"
-#include "framework/base/program.h"
-#include "framework/data/package_text.h"
-#include "framework/data/text_tokens.h"
 #include "recipes/cli/recipe_text.h"
 #include "recipes/commands/memory_refusal.h"
 #include "recipes/commands/memory_text.h"
 #include "recipes/commands/process.h"
 #include "recipes/commands/tokenizing.h"
+#include "recipes/commands/trained_marks.h"
 #include "recipes/report/numbers.h"
 #include "recipes/train/last_failure.h"
 #include "recipes/train/measured_peak.h"
@@ -22,37 +20,28 @@ namespace trireme {
 
 namespace {
 
-struct OpenedData {
-  std::shared_ptr<const TokenFile> tokens;
-  std::string note;
-};
-
-// Samples are shown, and the vocabulary is told, by data.tokenizer.
-void expect_same_tokenizer(const TokenFile& tokens, const Recipe& recipe,
-                           const Tokenizer& tokenizer) {
-  if (tokens.header().tokenizer == tokenizer.name()) return;
-  throw UsageError(join("data.tokens = ", tokens.path(), " was made with the tokenizer \"",
-                        tokens.header().tokenizer,
-                        "\", but data.tokenizer = ", recipe.data.tokenizer, " is \"",
-                        tokenizer.name(), "\"; give data.tokenizer the one that made the tokens"));
+// Of data that is not learned whole.
+std::string data_lines(const TokenDataset& data, const Tokenizer& tokenizer) {
+  const TokenHeader& header = data.tokens().header();
+  if (header.about.empty()) return {};
+  std::string text = "\ndata: " + header.about;
+  if (!tokenizer.settings().eos) text += "; the tokenizer has no end-of-text token between them";
+  if (!header.masked) return text;
+  return text + join("; ", grouped(header.trained), " of ", grouped(header.count),
+                     " tokens are learned, as here [[...]]:\n",
+                     marked_sample(data, first_trained_sample(data), tokenizer, {}));
 }
 
-// data.tokens, or data.text through the cache. In an MPI run only one process of a machine may call
-// this at a time.
-OpenedData open_data(Process& process, const Recipe& recipe, const Tokenizer& tokenizer) {
-  if (!recipe.data.tokens.empty()) {
-    OpenedData opened{TokenFile::open(process.files, recipe.data.tokens), {}};
-    expect_same_tokenizer(*opened.tokens, recipe, tokenizer);
-    return opened;
-  }
-  const std::string cache = process.cache_folder();
-  const std::string text = resolve_text(process.files, recipe.data.text, cache, run_program);
-  TokenizingBar bar(process);
-  const CachedTokens cached = cached_tokens(process.files, text, cache, tokenizer, bar.options());
-  return {TokenFile::open(process.files, cached.path, false), cached.note};
+void expect_trained(const TokenFile& tokens, const Recipe& recipe) {
+  if (tokens.header().about.empty() || tokens.header().trained > 0) return;
+  throw UsageError(
+      join("data: no token of ", tokens.header().about, " is learned; ",
+           "trireme data show tells what they look like",
+           recipe.data.tokens.empty() ? ", data.loss_on = all learns every token" : ""));
 }
 
-std::string opening_lines(const Recipe& recipe, const Machine& machine, const TokenDataset& data) {
+std::string opening_lines(const Recipe& recipe, const Machine& machine, const TokenDataset& data,
+                          const Tokenizer& tokenizer) {
   std::string text;
   for (const auto& [key, value] : differences_from_default(recipe))
     text += key + " = " + value + "\n";
@@ -75,7 +64,7 @@ std::string opening_lines(const Recipe& recipe, const Machine& machine, const To
   text += join("data: ", grouped(data.tokens().count()), " tokens; ", grouped(data.train().size()),
                " training samples (", significant(epoch, 3), " epochs), ",
                data.validation() ? grouped(data.validation()->size()) : "0", " held out");
-  return text;
+  return text + data_lines(data, tokenizer);
 }
 
 // The machine may lend what it has not got, in swap and by promises: it only warns.
@@ -247,6 +236,7 @@ int train_command(Process& process, const CommandLine& given) {
   const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(recipe.data.tokenizer, process.files);
   OpenedData opened;
   in_turn(world.get(), [&] { opened = open_data(process, recipe, *tokenizer); });
+  expect_trained(*opened.tokens, recipe);
   resolve_for_machine(recipe, machine, opened.tokens->header().vocabulary);
   const TokenDataset data(opened.tokens, sample_options(recipe));
   const MemoryOutlook memory =
@@ -263,7 +253,7 @@ int train_command(Process& process, const CommandLine& given) {
   if (first) start = begin_run(process.files, recipe, token_hash);
   if (first && !start.complete) {
     voice = std::make_unique<RunVoice>(process.files, recipe, process.err, process.terminal);
-    voice->say(opening_lines(recipe, machine, data));
+    voice->say(opening_lines(recipe, machine, data, *tokenizer));
     voice->say(memory_lines(memory, recipe));
     if (!opened.note.empty()) voice->say(opened.note);
     for (const std::string& note : start.notes) voice->say(note);

@@ -1,0 +1,138 @@
+// Conversations from outside: shown, counted, trained on, resumed, under layouts.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/program/harness/program_run.h"
+
+namespace trireme::testing {
+namespace {
+
+using Words = std::vector<std::string>;
+
+class ChatRun : public ::testing::Test {
+ protected:
+  // A tokenizer made of the run's text, with a template that speaks ChatML.
+  void SetUp() override {
+    const ProgramEnd made = run_to_end({program(), "tokenizer", "train", tokenizer_,
+                                        "--data.text=" + run_.text(), "--vocab", "270"});
+    ASSERT_EQ(made.code, 0) << made.err;
+    nlohmann::json config =
+        nlohmann::json::parse(text_of_file(tokenizer_ + "/tokenizer_config.json"));
+    config["chat_template"] =
+        "{% for m in messages %}{{ '<' + m.role + '>' + m.content }}<|endoftext|>{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}";
+    write_file(tokenizer_ + "/tokenizer_config.json", config.dump());
+    std::string lines;
+    for (int i = 0; i < 60; ++i)
+      lines += nlohmann::json{{"messages",
+                               {{{"role", "user"}, {"content", "ask " + std::to_string(i)}},
+                                {{"role", "assistant"}, {"content", "answer <|endoftext|>"}}}}}
+                   .dump() +
+               "\n";
+    write_file(chat_, lines);
+  }
+
+  Words flags(const Words& more = {}) const {
+    Words all{"--data.text=" + chat_, "--data.tokenizer=" + tokenizer_, "--model.vocab=auto"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  ProgramEnd train(const Words& more = {}) const { return run_to_end(run_.train(flags(more))); }
+
+  const TinyRun run_;
+  const std::string tokenizer_ = run_ / "tokenizer", chat_ = run_ / "chat.jsonl";
+};
+
+TEST_F(ChatRun, IsShownAndCounted) {
+  ProgramEnd end = run_to_end({program(), "data", "show", "--data.text=" + chat_,
+                               "--data.tokenizer=" + tokenizer_, "-n", "1", "--batch.sequence=60"});
+  ASSERT_EQ(end.code, 0) << end.err;
+  EXPECT_NE(end.out.find("<user>ask 0<|endoftext|><assistant>"
+                         "[[answer <|endoftext|><|endoftext|>]]<user>"),
+            std::string::npos)
+      << end.out;
+  EXPECT_NE(end.out.find("chat (messages), 60 conversations, roles user/assistant"),
+            std::string::npos)
+      << end.out;
+  end = run_to_end({program(), "data", "info", chat_, "--data.tokenizer=" + tokenizer_, "--json"});
+  ASSERT_EQ(end.code, 0) << end.err;
+  const auto info = nlohmann::json::parse(end.out);
+  EXPECT_EQ(info["documents"], 60);
+  end = run_to_end({program(), "tokenize", chat_, run_ / "c.h5", "--data.tokenizer=" + tokenizer_});
+  ASSERT_EQ(end.code, 0) << end.err;
+  end = run_to_end({program(), "data", "info", run_ / "c.h5", "--json"});
+  ASSERT_EQ(end.code, 0) << end.err;
+  const auto again = nlohmann::json::parse(end.out);
+  for (const char* key : {"tokens", "trained", "documents", "about"})
+    EXPECT_EQ(info[key], again[key]) << key;
+  EXPECT_LT(info["trained"], info["tokens"]);
+  EXPECT_EQ(run_to_end({program(), "data"}).code, 2);
+  EXPECT_EQ(run_to_end({program(), "data", "show", "-n", "x"}).code, 2);
+}
+
+TEST_F(ChatRun, ThreeAndThreeAreSixAndLayoutsAgree) {
+  const Words steady{"--train.checkpoint_every=3", "--optimizer.schedule=constant"};
+  const auto with = [&](Words words) {
+    words.insert(words.end(), steady.begin(), steady.end());
+    return words;
+  };
+  const ProgramEnd quiet = train(with({"--train.steps=6"}));
+  ASSERT_EQ(quiet.code, 0) << quiet.err;
+  EXPECT_NE(quiet.err.find("tokens are learned, as here [[...]]"), std::string::npos) << quiet.err;
+  EXPECT_NE(quiet.err.find("[["), std::string::npos);
+  const Words six = column(run_.folder(), "loss");
+  ASSERT_EQ(six.size(), 6u);
+  const std::string in = "--train.folder=" + (run_ / "parts");
+  ASSERT_EQ(train(with({"--train.steps=3", in})).code, 0);
+  const ProgramEnd resumed = train(with({"--train.steps=6", in, "--resume"}));
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_EQ(column(run_ / "parts", "loss"), six);
+
+  const std::string moved = run_ / "moved";
+  const ProgramEnd end = train(with(
+      {"--train.steps=6", "--train.folder=" + moved, "--parallel.data=2", "--parallel.tensor=2"}));
+  ASSERT_EQ(end.code, 0) << end.err;
+  const Words losses = column(moved, "loss");
+  ASSERT_EQ(losses.size(), 6u);
+  for (std::size_t i = 0; i < 6; ++i)
+    EXPECT_NEAR(std::stod(losses[i]), std::stod(six[i]), 1e-12 * std::stod(six[i]));
+  EXPECT_EQ(column(moved, "tokens"), column(run_.folder(), "tokens"));
+
+  // What is learned is a part of what a run is.
+  const ProgramEnd other = train(with({"--train.steps=9", in, "--resume", "--data.loss_on=all"}));
+  EXPECT_EQ(other.code, 2);
+  EXPECT_NE(other.err.find("data.loss_on = all, the checkpoint has auto"), std::string::npos)
+      << other.err;
+}
+
+TEST_F(ChatRun, NothingToLearnIsRefused) {
+  std::string lines;
+  for (int i = 0; i < 60; ++i)
+    lines += R"({"messages": [{"role": "user", "content": "only questions"}]})"
+             "\n";
+  write_file(chat_, lines);
+  const ProgramEnd end = train();
+  EXPECT_EQ(end.code, 2);
+  EXPECT_NE(end.err.find("no token of chat (messages), 60 conversations, roles user is learned"),
+            std::string::npos)
+      << end.err;
+  EXPECT_EQ(train({"--data.loss_on=all", "--train.steps=1"}).code, 0);
+}
+
+TEST_F(ChatRun, BadLinesAreSentences) {
+  write_file(chat_, text_of_file(chat_) + "{\"messages\": 3}\n");
+  ProgramEnd end = train();
+  EXPECT_EQ(end.code, 1);
+  EXPECT_NE(end.err.find(chat_ + ":61:1: "), std::string::npos) << end.err;
+  end = train({"--data.skip_bad=true", "--train.steps=1"});
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_NE(end.err.find("1 bad line passed over"), std::string::npos) << end.err;
+  EXPECT_NE(end.err.find("the first line passed over: " + chat_ + ":61:1"), std::string::npos);
+  end = run_to_end(run_.train({"--data.text=" + chat_}));
+  EXPECT_EQ(end.code, 1);
+  EXPECT_NE(end.err.find("has no chat template"), std::string::npos) << end.err;
+}
+
+}  // namespace
+}  // namespace trireme::testing
