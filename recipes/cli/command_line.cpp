@@ -24,7 +24,7 @@ constexpr std::array<Command, 14> kCommands{{
     {"report", "report FOLDER...", "show runs side by side and compare their losses", true},
     {"checkpoint", "checkpoint inspect|verify|diff|export FOLDER...",
      "look into checkpoints, or export one", true},
-    {"data", "data show RECIPE|info FILE", "show what a run learns, or count a file's tokens", true},
+    {"data", "data show RECIPE|info FILE", "show what a run learns, count tokens", true},
     {"tokenizer", "tokenizer train|show ...", "make a tokenizer, or show the tokens of a text",
      true},
     {"bench", "bench", "measure this machine", false},
