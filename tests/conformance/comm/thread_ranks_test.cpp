@@ -64,7 +64,7 @@ TEST(ThreadRanks, ForeignExceptionsBecomeErrors) {
             }),
             "index 9");
   EXPECT_EQ(error_of([] { run_thread_ranks(1, {}, [](Communicator&) { throw 7; }); }),
-            "an exception of an unknown type");
+            "unknown error");
 }
 
 TEST(ThreadRanks, ARankThatEndsEarlyIsNamedAtOnce) {
