@@ -143,7 +143,8 @@ std::string about_records(RecordForm form, const RecordCounts& counts) {
   std::string about = join(name_of(form), ", ",
                            counted(counts.documents, is_chat(form) ? "conversation" : "document"));
   std::string roles;
-  for (const std::string& role : counts.roles) roles += (roles.empty() ? "" : "/") + role;
+  for (const std::string& role : counts.roles)
+    roles += (roles.empty() ? "" : "/") + without_controls(role);
   if (roles.size() > kRoles) roles = join(counts.roles.size(), " of them");
   if (!roles.empty()) about += ", roles " + roles;
   if (counts.bad > 0) about += ", " + counted(counts.bad, "bad line") + " passed over";

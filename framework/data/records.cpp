@@ -211,6 +211,12 @@ Record record_of(const Line& line, RecordForm form, const std::string& path) {
   }
 }
 
+std::string without_controls(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  return text;
+}
+
 std::string bad_line(const std::string& path, const Line& line, std::int64_t column,
                      std::string_view what) {
   constexpr std::size_t kShown = 60;
@@ -218,8 +224,9 @@ std::string bad_line(const std::string& path, const Line& line, std::int64_t col
   while (end > 0 && end < line.text.size() &&
          (static_cast<unsigned char>(line.text[end]) & 0xC0U) == 0x80U)
     --end;
-  return join(path, ":", line.number, ":", column, ": ", what,
-              "; the line begins: ", line.text.substr(0, end), end < line.text.size() ? "..." : "");
+  return join(path, ":", line.number, ":", column, ": ", without_controls(std::string(what)),
+              "; the line begins: ", without_controls(line.text.substr(0, end)),
+              end < line.text.size() ? "..." : "");
 }
 
 }  // namespace trireme

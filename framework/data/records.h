@@ -68,8 +68,11 @@ struct Record {
 // BadLine for what is no JSON, or no record of that form.
 Record record_of(const Line& line, RecordForm form, const std::string& path);
 
-// "FILE:LINE:COLUMN: what; the line begins ...".
+// "FILE:LINE:COLUMN: what; the line begins ...", without control characters.
 std::string bad_line(const std::string& path, const Line& line, std::int64_t column,
                      std::string_view what);
+
+// What strangers wrote, for sentences: control characters become blanks.
+std::string without_controls(std::string text);
 
 }  // namespace trireme

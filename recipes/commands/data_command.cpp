@@ -11,6 +11,7 @@
 #include "recipes/commands/tokenizing.h"
 #include "recipes/commands/trained_marks.h"
 #include "recipes/report/numbers.h"
+#include "recipes/report/printable.h"
 
 namespace trireme {
 
@@ -54,8 +55,8 @@ int show(Process& process, const CommandLine& line) {
     process.out << "sample " << i + 1 << " of " << grouped(data.train().size()) << ": " << length
                 << " tokens, " << trained_labels(data, i) << " learned\n"
                 << marked_sample(data, i, *tokenizer, marks) << "\n\n";
-  process.out << (header.about.empty() ? "text" : header.about) << ": " << grouped(header.count)
-              << " tokens, "
+  process.out << (header.about.empty() ? "text" : printable(header.about)) << ": "
+              << grouped(header.count) << " tokens, "
               << (header.masked ? grouped(header.trained) + " of them learned"
                                 : std::string("all of them learned"))
               << "\n";
@@ -77,7 +78,7 @@ bool is_token_file(Files& files, const std::string& path) {
 
 Info info_of_tokens(const TokenFile& file) {
   const TokenHeader& header = file.header();
-  Info info{.about = header.about, .tokens = header.count, .trained = header.trained};
+  Info info{.about = printable(header.about), .tokens = header.count, .trained = header.trained};
   if (info.about.empty()) {
     info.about = "text";
     info.trained = header.count;

@@ -11,6 +11,7 @@
 #include "recipes/commands/tokenizing.h"
 #include "recipes/commands/trained_marks.h"
 #include "recipes/report/numbers.h"
+#include "recipes/report/printable.h"
 #include "recipes/train/last_failure.h"
 #include "recipes/train/measured_peak.h"
 #include "recipes/train/plan.h"
@@ -24,7 +25,7 @@ namespace {
 std::string data_lines(const TokenDataset& data, const Tokenizer& tokenizer) {
   const TokenHeader& header = data.tokens().header();
   if (header.about.empty()) return {};
-  std::string text = "\ndata: " + header.about;
+  std::string text = "\ndata: " + printable(header.about);
   if (!tokenizer.settings().eos) text += "; the tokenizer has no end-of-text token between them";
   if (!header.masked) return text;
   return text + join("; ", grouped(header.trained), " of ", grouped(header.count),

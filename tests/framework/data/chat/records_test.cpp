@@ -110,6 +110,7 @@ TEST_F(Records, BadLinesHaveAPlace) {
   EXPECT_NE(complaint("b.jsonl", "{\"conversations\": [{\"from\": \"ghost\", \"value\": \"\"}]}")
                 .find("\"ghost\" is no speaker"),
             std::string::npos);
+  EXPECT_EQ(complaint("a.jsonl", "{\"text\": \"a\"}\n\x1b[2J").find('\x1b'), std::string::npos);
   EXPECT_EQ(complaint("a.jsonl", two, {.skip_bad = true}), "");
   const auto tokens = TokenFile::open(*files_, folder_ / "t.h5");
   EXPECT_EQ(tokens->header().about,
