@@ -92,7 +92,9 @@ Head::Chunk Head::loss_of(const Context& ctx, const Tensor& h, const Tensor& lab
 void Head::evaluate(const Context& ctx, const Tensor& h) const {
   for (std::int64_t begin = 0; begin < h.rows(); begin += options_.chunk_rows) {
     const std::int64_t end = std::min(h.rows(), begin + options_.chunk_rows);
-    loss_of(ctx, h.sliced_rows(begin, end), ctx.target->labels.sliced_rows(begin, end));
+    const Chunk chunk =
+        loss_of(ctx, h.sliced_rows(begin, end), ctx.target->labels.sliced_rows(begin, end));
+    if (ctx.target->sums) ctx.backend.copy(chunk.sums, ctx.target->sums.sliced_rows(begin, end));
   }
 }
 

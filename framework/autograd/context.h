@@ -18,6 +18,9 @@ struct LossTarget {
   double smoothing = 0;  // label smoothing
   Tensor
       total;  // (1) f64: the sum of row losses is added here. With a tape this happens in backward.
+  // (rows of the head, 3) wide, or undefined; without a tape only. Filled with the sums of each row
+  // that Kernels::cross_entropy_sums describes, over all shards.
+  Tensor sums;
 };
 
 struct Context {

@@ -14,8 +14,9 @@ namespace {
 constexpr std::array<Command, 14> kCommands{{
     {"train", "train [RECIPE] [--section.key=value ...]", "train a model", true},
     {"tokenize", "tokenize TEXT TOKENS", "write the tokens of a text to an HDF5 file", true},
-    {"generate", "generate RUN_FOLDER [--prompt TEXT]", "continue a text", true},
-    {"evaluate", "evaluate", "measure a model on a text", false},
+    {"generate", "generate FOLDER [--prompt TEXT]", "continue a text", true},
+    {"evaluate", "evaluate FOLDER --data.text=FILE",
+     "perplexity of a text, right answers of a task", true},
     {"chat", "chat", "talk to a model", false},
     {"serve", "serve", "answer over HTTP", false},
     {"bench-serve", "bench-serve", "measure a server", false},

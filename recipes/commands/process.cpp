@@ -43,6 +43,8 @@ std::vector<Option> options_of(const std::string& command) {
   if (command == "data") add("n", true);
   if (command == "checkpoint")
     for (const char* name : {"dtype", "shard_size"}) add(name, true);
+  if (command == "evaluate")
+    for (const char* name : {"task", "stride"}) add(name, true);
   if (command == "generate")
     for (const char* name : {"prompt", "tokens", "temperature", "top_k", "seed"}) add(name, true);
   return options;

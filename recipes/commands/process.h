@@ -43,6 +43,7 @@ int tokenize_command(Process& process, const CommandLine& line);
 int memory_command(Process& process, const CommandLine& line);
 int doctor_command(Process& process, const CommandLine& line);
 int generate_command(Process& process, const CommandLine& line);
+int evaluate_command(Process& process, const CommandLine& line);
 int checkpoint_command(Process& process, const CommandLine& line);
 int report_command(Process& process, const CommandLine& line);
 int tokenizer_command(Process& process, const CommandLine& line);

@@ -102,11 +102,12 @@ std::vector<TiledStore*> Engine::stores() const {
 
 // Micro-batches of `count` samples from `first` on; the last may be smaller. Ids go to the first
 // stage, labels to the last.
-Engine::Batch Engine::load(std::int64_t first, std::int64_t count, const SampleSource& source) {
+Engine::Batch Engine::load(std::int64_t first, std::int64_t count, std::int64_t micro_samples,
+                           const SampleSource& source) {
   Batch batch;
   std::vector<std::int32_t> ids, labels;
-  for (std::int64_t done = 0; done < count; done += options_.micro_batch) {
-    MicroBatch micro{.samples = std::min(options_.micro_batch, count - done),
+  for (std::int64_t done = 0; done < count; done += micro_samples) {
+    MicroBatch micro{.samples = std::min(micro_samples, count - done),
                      .first_sample = first + done};
     source(micro.first_sample, micro.samples, ids, labels);
     batch.counted += counted_labels(labels);
@@ -124,7 +125,7 @@ Engine::Batch Engine::load(std::int64_t first, std::int64_t count, const SampleS
 }
 
 void Engine::add_uncounted(Batch& batch, const SampleSource& source) {
-  Batch one = load(0, 1,
+  Batch one = load(0, 1, 1,
                    [&](std::int64_t first, std::int64_t count, std::vector<std::int32_t>& ids,
                        std::vector<std::int32_t>& labels) {
                      source(first, count, ids, labels);
@@ -163,7 +164,8 @@ EngineStep Engine::train(std::int64_t step, const SampleSource& source, const Wi
   const std::int64_t share = options_.global_batch / mesh_.shape().data;
   const std::string label = "step " + std::to_string(step + 1);
   mesh_.world().set_place(label + ", counting labels");
-  Batch batch = load(step * options_.global_batch + mesh_.coord().data * share, share, source);
+  Batch batch = load(step * options_.global_batch + mesh_.coord().data * share, share,
+                     options_.micro_batch, source);
   EngineStep result;
   result.tokens =
       static_cast<std::int64_t>(sum_over(mesh_.data(), static_cast<double>(batch.counted)));
@@ -193,7 +195,7 @@ double Engine::evaluate(std::int64_t samples, const SampleSource& source) {
   mesh_.world().set_place("evaluation");
   const std::int64_t ranks = mesh_.shape().data, rank = mesh_.coord().data;
   const std::int64_t begin = samples * rank / ranks, end = samples * (rank + 1) / ranks;
-  Batch batch = load(begin, end - begin, source);
+  Batch batch = load(begin, end - begin, options_.micro_batch, source);
   // Weights that are cut over data ranks are gathered by all of them: shares of one size, the
   // shorter ones filled up with samples that do not count.
   const std::int64_t share = (samples + ranks - 1) / ranks;
@@ -215,6 +217,18 @@ double Engine::evaluate(std::int64_t samples, const SampleSource& source) {
   return loss / std::max(1.0, counted);
 }
 
+// Rows of a cut follow the tokens of a sample, not the training length.
+std::vector<Chunk> Engine::chunks_for(std::int64_t tokens) const {
+  std::vector<Chunk> chunks = stage_->chunks();
+  for (Chunk& chunk : chunks) {
+    if (chunk.input.rows_per_sample == options_.model.sequence)
+      chunk.input.rows_per_sample = tokens;
+    if (chunk.output.rows_per_sample == options_.model.sequence)
+      chunk.output.rows_per_sample = tokens;
+  }
+  return chunks;
+}
+
 std::vector<double> Engine::next_logits(const std::vector<std::int32_t>& ids) {
   const auto tokens = static_cast<std::int64_t>(ids.size());
   MicroBatch micro{.samples = 1};
@@ -225,14 +239,7 @@ std::vector<double> Engine::next_logits(const std::vector<std::int32_t>& ids) {
   RunnerOptions options = runner_options("sampling", false);
   options.tokens = tokens;
   options.sequence_parallel = false;
-  std::vector<Chunk> chunks = stage_->chunks();
-  for (Chunk& chunk : chunks) {  // rows of a cut follow the prefix, not the training length
-    if (chunk.input.rows_per_sample == options_.model.sequence)
-      chunk.input.rows_per_sample = tokens;
-    if (chunk.output.rows_per_sample == options_.model.sequence)
-      chunk.output.rows_per_sample = tokens;
-  }
-  Runner runner(backend_, mesh_.pipeline(), std::move(chunks));
+  Runner runner(backend_, mesh_.pipeline(), chunks_for(tokens));
   const ActionList actions =
       forward_only(mesh_.shape().pipeline, 1, options_.chunks, mesh_.coord().pipeline);
   stage_->begin_forward_pass(actions);

@@ -45,6 +45,12 @@ struct EngineStep {
   StepResult optimizer;
 };
 
+// What a model says of one sample's counted labels.
+struct SampleScore {
+  double loss = 0;        // nats, their sum
+  bool likeliest = true;  // has each of them the largest logit? One of several equal ones counts
+};
+
 // Where the list of layers is cut; throws Error naming the legal numbers when it cannot be.
 Bounds partition_of(const EngineOptions& options, int stages);
 
@@ -67,6 +73,12 @@ class Engine {
   EngineStep train(std::int64_t step, const SampleSource& source, const Wishes& wishes = {});
   // Mean loss over samples [0, samples), cut over data ranks, no dropout, no label smoothing.
   double evaluate(std::int64_t samples, const SampleSource& source);
+  // Each of samples [0, samples) by itself, cut over data ranks; the same on all ranks. `tokens`
+  // ids and labels a sample, at most the model's sequence; with sequence parallelism a multiple of
+  // the tensor ranks. Samples of a micro-batch have no more tokens together than in training. Not
+  // for an mlp. What fills a sample up must stand behind it, with labels -1.
+  std::vector<SampleScore> score(std::int64_t samples, std::int64_t tokens,
+                                 const SampleSource& source);
   // Logits (V) of the token after `ids`. Called by all ranks of one data coordinate, at ZeRO stage
   // 3 by all ranks; the last stage gets logits, others an empty vector.
   std::vector<double> next_logits(const std::vector<std::int32_t>& ids);
@@ -89,13 +101,16 @@ class Engine {
     std::vector<MicroBatch> micros;
     std::int64_t counted = 0;  // labels of this rank's share
   };
-  Batch load(std::int64_t first, std::int64_t count, const SampleSource& source);
+  Batch load(std::int64_t first, std::int64_t count, std::int64_t micro_samples,
+             const SampleSource& source);
   void add_uncounted(Batch& batch, const SampleSource& source);
   void aim(Batch& batch, double seed, double smoothing, const Tensor& total);
   bool first_stage() const { return mesh_.coord().pipeline == 0; }
   bool last_stage() const { return mesh_.coord().pipeline + 1 == mesh_.shape().pipeline; }
   double sum_over(Communicator& group, double value);
   void make_optimizer();
+  std::vector<Chunk> chunks_for(std::int64_t tokens) const;
+  std::vector<SampleScore> shared(std::vector<double>& told);
   RunnerOptions runner_options(const std::string& label, bool training) const;
 
   EngineOptions options_;

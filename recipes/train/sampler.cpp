@@ -64,7 +64,7 @@ std::vector<std::int32_t> sample(Engine& engine, Mesh& mesh, Backend& backend,
     backend.upload(&token, shared);
     mesh.pipeline().broadcast(shared, last).wait();
     backend.download(shared, &token);
-    if (token == kNoToken) break;
+    if (token == kNoToken || std::count(options.ends.begin(), options.ends.end(), token) > 0) break;
     prompt.push_back(token);
     text.push_back(token);
   }

@@ -13,7 +13,8 @@ struct SamplingOptions {
   double temperature = 0;  // 0 = greedy
   std::int64_t top_k = 0;  // 0 = all
   std::uint64_t seed = 0;
-  std::int64_t request = 0;  // another one, other draws
+  std::int64_t request = 0;             // another one, other draws
+  std::vector<std::int32_t> ends = {};  // tokens that end the text; they are not part of it
 };
 
 // The token after these logits; only the first `vocab` count. Greedy takes the lowest id of equals.
@@ -22,7 +23,8 @@ std::int32_t choose(const std::vector<double>& logits, std::int64_t vocab,
                     const SamplingOptions& options, std::int64_t position);
 
 // `count` tokens after `prompt`, the same on all ranks of data coordinate 0, which all call this;
-// others must not. The model sees the last `window` tokens. Ends early where logits are not finite.
+// others must not. The model sees the last `window` tokens. Ends early
+// before one of options.ends, and where logits are not finite.
 std::vector<std::int32_t> sample(Engine& engine, Mesh& mesh, Backend& backend,
                                  std::vector<std::int32_t> prompt, std::int64_t count,
                                  std::int64_t window, std::int64_t vocab,

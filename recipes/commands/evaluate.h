@@ -1,0 +1,47 @@
+// What `trireme evaluate` measures, of one model; the parts of the command.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "recipes/commands/opened_model.h"
+#include "recipes/commands/task_items.h"
+
+namespace trireme {
+
+// Error, on all ranks, if a signal asked any to end. Collective.
+void expect_to_go_on(const Process& process, const OpenedModel& model, std::int64_t done,
+                     std::int64_t all, const char* what);
+
+// Scored texts in batches, longest first; scores in the order given. Collective; all ranks get all.
+// Each text must fit: ids.size() - 1 <= batch.sequence.
+std::vector<SampleScore> score_texts(const Process& process, const OpenedModel& model,
+                                     const std::vector<ScoredText>& texts);
+
+struct TextResult {
+  std::int64_t window = 0, stride = 0, windows = 0;
+  std::int64_t tokens = 0, scored = 0;
+  std::optional<std::int64_t> words;  // of a text, not of a token file
+  double nats = 0;                    // sum over scored tokens
+  double seconds = 0;
+};
+// Makes the work that measures data.text or data.tokens of the source's recipe and fills `result`,
+// which must outlive it. `stride`: 0 for that of disjoint windows.
+ModelWork text_work(Process& process, const ModelSource& source, std::int64_t stride,
+                    TextResult& result);
+
+struct TaskResult {
+  std::int64_t items = 0, scored = 0;
+  std::vector<std::string> too_long;  // sentences, one an item that was not scored
+  std::int64_t right = 0;             // lambada: greedily; choice: by the sum
+  std::int64_t right_by_length = 0;   // choice: by the mean over bytes
+  double nats = 0;                    // of the right answers
+  double seconds = 0;
+};
+// The same of the items of `file`.
+ModelWork task_work(Process& process, const ModelSource& source, Task task, const std::string& file,
+                    TaskResult& result);
+
+}  // namespace trireme

@@ -1,0 +1,55 @@
+// One way to a model that is looked at, not trained: the newest good checkpoint of a run, one
+// checkpoint, or a Hugging Face model folder (config.json, safetensors, tokenizer.json).
+//
+// On one rank, whatever layout saved it; flags of a recipe on the command line give another
+// (--parallel.tensor=2, --zero.stage=3). Holds weights in the compute type and nothing else.
+// Damaged checkpoints are told on standard error and passed over.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/data/tokenizer.h"
+#include "recipes/cli/recipe.h"
+#include "recipes/commands/process.h"
+#include "recipes/models/engine.h"
+
+namespace trireme {
+
+// What is known before any rank starts.
+struct ModelSource {
+  std::string place;      // of the checkpoint, or the model folder
+  std::int64_t step = 0;  // that saved it; 0 for a model folder
+  Recipe recipe;          // resolved for the machine
+  std::unique_ptr<Tokenizer> tokenizer;
+  // The model is a Hugging Face folder, or began in one (model.from).
+  bool from_folder = false;
+  std::optional<std::int32_t> start;  // what the tokenizer puts before a text, if from_folder
+  std::vector<std::int32_t> ends;     // end a text, as the folder says; empty if it says nothing
+};
+
+// One rank's; all ranks do the same work.
+struct OpenedModel {
+  const ModelSource& source;
+  Engine& engine;  // forward only
+  Mesh& mesh;
+  Backend& backend;
+};
+using ModelWork = std::function<void(const OpenedModel&)>;
+
+// Opens the model in `folder` and runs what `prepare` returns on every rank. `prepare` runs first,
+// on the calling thread, once for each checkpoint that looks good. Flags of `line` are recipe keys;
+// data.text and data.tokens are what they say, never those of the run. Throws UsageError and Error.
+void open_model(Process& process, const CommandLine& line, const std::string& folder,
+                const std::function<ModelWork(const ModelSource&)>& prepare);
+
+// eos_token_id of generation_config.json, else of config.json: a number or a list. Empty if neither
+// says one.
+std::vector<std::int32_t> end_ids_of(Files& files, const std::string& folder);
+// The id that the tokenizer puts before a text, if it puts one.
+std::optional<std::int32_t> start_id_of(const Tokenizer& tokenizer);
+
+}  // namespace trireme
