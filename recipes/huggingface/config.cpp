@@ -16,6 +16,7 @@ constexpr std::array kTypes = {"gpt2", "llama", "mistral", "qwen2", "qwen3", "ge
 // the package and of its training.
 const std::vector<std::string> kHarmless = {"architectures",
                                             "_name_or_path",
+                                            "_model_name_or_path",
                                             "transformers_version",
                                             "use_cache",
                                             "bos_token_id",
