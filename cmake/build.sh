@@ -123,7 +123,7 @@ reports_before_summary() {
   done
   [[ -n $summary ]] || return 0
   awk -f "$root/cmake/skipped_tests.awk" Testing/Temporary/LastTest.log
-  bash "$root/cmake/scoreboard.sh" .
+  CTEST_SCOREBOARD=now bash "$root/cmake/scoreboard.sh" .
   printf '\n%s' "${summary#*$'\n'}"
 }
 
