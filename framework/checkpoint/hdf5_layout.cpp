@@ -1,5 +1,6 @@
 #include "framework/checkpoint/hdf5_layout.h"
 
+#include <cstdlib>
 #include <map>
 #include <optional>
 #include <set>
@@ -166,10 +167,21 @@ void add_whole(NewFile& file, const LogicalArray& array, const std::vector<Sourc
   const Handle made(file.dataset(path_of(array.name), array.dtype, space, plan), H5Dclose);
 }
 
+// libhdf5 (1.10.8: the names of attributes) reads through what malloc refused it. So it is not
+// asked to work where there is no room for its own: some KiB a dataset.
+void expect_room_for_library(const File& file, std::size_t pieces) {
+  const std::size_t needed = (std::size_t{8} << 20) + pieces * (std::size_t{16} << 10);
+  void* const room = std::malloc(needed);
+  check(room != nullptr, "write ", file.path(), ": out of memory: HDF5 needs about ", needed,
+        " bytes to make ", pieces, " datasets");
+  std::free(room);
+}
+
 }  // namespace
 
 std::vector<std::int64_t> write_piece_datasets(File& file, const std::vector<Piece>& pieces) {
   std::vector<std::int64_t> offsets;
+  expect_room_for_library(file, pieces.size());
   NewFile made(file);
   const Handle plan(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
   made.require(plan >= 0 && H5Pset_layout(plan, H5D_CONTIGUOUS) >= 0 &&
