@@ -167,8 +167,9 @@ void add_whole(NewFile& file, const LogicalArray& array, const std::vector<Sourc
   const Handle made(file.dataset(path_of(array.name), array.dtype, space, plan), H5Dclose);
 }
 
-// libhdf5 (1.10.8: the names of attributes) reads through what malloc refused it. So it is not
-// asked to work where there is no room for its own: some KiB a dataset.
+// libhdf5 (1.10.8: the names of attributes) reads through what malloc refused it, which ends the
+// process. Asking for its room first makes a sentence of most of that; what others take meanwhile,
+// and what an allocator cannot give in small pieces, still hits it.
 void expect_room_for_library(const File& file, std::size_t pieces) {
   const std::size_t needed = (std::size_t{8} << 20) + pieces * (std::size_t{16} << 10);
   void* const room = std::malloc(needed);

@@ -1,7 +1,5 @@
 #include "framework/base/json/json.h"
 
-#include <array>
-
 #include "framework/base/error.h"
 
 namespace trireme {
