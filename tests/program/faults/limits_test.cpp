@@ -77,7 +77,7 @@ TEST(Limits, OfAddressSpace) {
   // Between those two ranges memory ends inside libhdf5, which then may read through a null
   // pointer.
   for (std::int64_t kib = 60000; kib < 110000; kib += 5000) values.push_back(kib);
-  for (std::int64_t kib = 150000; kib <= 400000; kib += 50000) values.push_back(kib);
+  for (std::int64_t kib = 200000; kib <= 400000; kib += 50000) values.push_back(kib);
   values.push_back(4000000);
   try_limits("RLIMIT_AS", "ulimit -v", values, {"--train.checkpoint_every=1", "--parallel.data=2"});
 }
