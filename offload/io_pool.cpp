@@ -1,6 +1,5 @@
 #include "offload/io_pool.h"
 
-#include <condition_variable>
 #include <deque>
 #include <exception>
 #include <mutex>
@@ -9,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/base/condition.h"
 #include "framework/base/error.h"
 
 namespace trireme {
@@ -16,7 +16,7 @@ namespace trireme {
 struct IoTicket::State {
   std::function<void()> work;
   std::mutex mutex;
-  std::condition_variable finished;
+  Condition finished;
   bool done = false;
   std::exception_ptr error;
 
@@ -85,7 +85,7 @@ struct IoPool::Impl {
   }
 
   std::mutex mutex;
-  std::condition_variable changed;
+  Condition changed;
   std::deque<std::shared_ptr<IoTicket::State>> queue;
   bool ending = false;
   std::vector<std::thread> threads;

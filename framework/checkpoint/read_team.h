@@ -4,7 +4,6 @@
 // Used by one caller at a time: another one works alone meanwhile.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -12,6 +11,8 @@
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include "framework/base/condition.h"
 
 namespace trireme {
 
@@ -33,7 +34,7 @@ class ReadTeam {
   void stop();
 
   std::mutex mutex_;
-  std::condition_variable changed_;
+  Condition changed_;
   bool busy_ = false, stopping_ = false;
   const Job* job_ = nullptr;
   std::int64_t next_ = 0, jobs_ = 0, running_ = 0;

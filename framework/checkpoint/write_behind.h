@@ -5,7 +5,6 @@
 // Takes kBlocks blocks of memory, allocated when it is made. May be used by several threads.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -16,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "framework/base/condition.h"
 #include "framework/base/files.h"
 
 namespace trireme {
@@ -58,7 +58,7 @@ class WriteBehind {
   File& file_;
   std::vector<Block> blocks_;
   std::mutex mutex_;
-  std::condition_variable wanted_, freed_;  // there is a job, or the end; a block came back
+  Condition wanted_, freed_;  // there is a job, or the end; a block came back
   std::vector<std::byte*> free_;
   std::deque<Job> jobs_;
   std::exception_ptr failure_;
