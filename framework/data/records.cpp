@@ -174,7 +174,9 @@ bool begins_with_object(Files& files, const std::string& path) {
 }  // namespace
 
 RecordForm record_form(Files& files, const std::string& path) {
-  std::string name = path.ends_with(".gz") ? path.substr(0, path.size() - 3) : path;
+  std::string name = path;
+  for (const std::string_view packed : {".gz", ".zst"})
+    if (path.ends_with(packed)) name.resize(path.size() - packed.size());
   const bool promised =
       name.ends_with(".jsonl") || name.ends_with(".ndjson") || name.ends_with(".json");
   if (!promised && !begins_with_object(files, path)) return RecordForm::kPlain;

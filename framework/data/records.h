@@ -55,8 +55,9 @@ class LineReader {
 };
 
 // What the first lines are. JSON lines if the first is an object with keys that are known, or if
-// the file is called .jsonl, .ndjson or .json (or that and .gz): then the first line with keys that
-// are known decides; Error if the first 100 have none, and for a .json file that is one array.
+// the file is called .jsonl, .ndjson or .json (or that and .gz or .zst): then the first line with
+// keys that are known decides; Error if the first 100 have none, and for a .json file that is one
+// array.
 RecordForm record_form(Files& files, const std::string& path);
 
 // One document. `messages` of a conversation is an array of objects that have a role and a content,

@@ -1,7 +1,5 @@
 #include "framework/data/text_stream.h"
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <array>
 
@@ -12,16 +10,17 @@ namespace trireme {
 namespace {
 
 constexpr std::int64_t kPiece = std::int64_t{1} << 20;  // bytes
+// Beyond so many bytes, a text that packs that well is a bomb.
+constexpr std::int64_t kBombBytes = std::int64_t{64} << 20, kBombRatio = 1000;
 
 struct Foreign {
   std::string_view begin, name, advice;
 };
-constexpr std::array<Foreign, 5> kForeign{{
-    {"\x28\xb5\x2f\xfd", "zstd", "unpack it (zstd -d) or pack it with gzip"},
+constexpr std::array<Foreign, 4> kForeign{{
     {"\xfd"
      "7zXZ",
-     "xz", "unpack it (xz -d) or pack it with gzip"},
-    {"BZh", "bzip2", "unpack it (bunzip2) or pack it with gzip"},
+     "xz", "unpack it (xz -d) or pack it with zstd or gzip"},
+    {"BZh", "bzip2", "unpack it (bunzip2) or pack it with zstd or gzip"},
     {"PK\x03\x04", "zip", "unpack it first"},
     {"PAR1", "Parquet",
      "make JSON lines of it: python3 -c \"import pandas, sys; pandas.read_parquet(sys.argv[1])"
@@ -40,31 +39,19 @@ std::unique_ptr<File> open_text(Files& files, const std::string& path) {
 
 }  // namespace
 
-struct TextStream::Unpacker {
-  z_stream stream{};
-  std::string packed = std::string(1 << 16, '\0');
-  bool between = true;  // members of the file: here it may end
-
-  Unpacker() {
-    constexpr int kGzip = 15 + 16;  // the largest window, and a gzip header
-    check(inflateInit2(&stream, kGzip) == Z_OK, "gzip: zlib refuses to start");
-  }
-  ~Unpacker() { inflateEnd(&stream); }
-  Unpacker(const Unpacker&) = delete;
-  Unpacker& operator=(const Unpacker&) = delete;
-};
-
 TextStream::TextStream(Files& files, const std::string& path)
     : file_(open_text(files, path)),
       buffer_(static_cast<std::size_t>(kPiece), '\0'),
       file_bytes_(file_->size()) {
   refuse_foreign();
-  char begin[2] = {};
-  if (file_->read_some(begin, 2, 0) == 2 && begin[0] == '\x1f' && begin[1] == '\x8b')
-    unpacker_ = std::make_unique<Unpacker>();
+  std::string begin(4, '\0');
+  begin.resize(static_cast<std::size_t>(file_->read_some(begin.data(), 4, 0)));
+  unpacker_ = unpacker_of(begin, path, [this](char* to, std::int64_t room) {
+    const std::int64_t got = file_->read_some(to, room, file_read_);
+    file_read_ += got;
+    return got;
+  });
 }
-
-TextStream::~TextStream() = default;
 
 void TextStream::refuse_foreign() const {
   std::string begin(8, '\0');
@@ -77,33 +64,14 @@ void TextStream::refuse_foreign() const {
           "), which is not read; make JSON lines of it, or call it .txt to train on it as it is");
 }
 
-std::int64_t TextStream::fill_unpacked() {
-  z_stream& z = unpacker_->stream;
-  z.next_out = reinterpret_cast<Bytef*>(buffer_.data());
-  z.avail_out = static_cast<uInt>(kPiece);
-  while (z.avail_out > 0) {
-    if (z.avail_in == 0) {
-      std::string& packed = unpacker_->packed;
-      const std::int64_t got = file_->read_some(packed.data(), std::ssize(packed), file_read_);
-      file_read_ += got;
-      z.next_in = reinterpret_cast<Bytef*>(packed.data());
-      z.avail_in = static_cast<uInt>(got);
-      check(got > 0 || unpacker_->between, "text ", path(),
-            " is cut off: its gzip data has no end");
-      if (got == 0) break;
-    }
-    if (unpacker_->between) inflateReset(&z);
-    unpacker_->between = false;
-    const int status = inflate(&z, Z_NO_FLUSH);
-    check(status == Z_OK || status == Z_STREAM_END || status == Z_BUF_ERROR, "text ", path(),
-          " is damaged gzip: ", z.msg != nullptr ? z.msg : "it does not unpack");
-    unpacker_->between = status == Z_STREAM_END;
-  }
-  return kPiece - static_cast<std::int64_t>(z.avail_out);
-}
-
 std::int64_t TextStream::fill() {
-  if (unpacker_) return fill_unpacked();
+  if (unpacker_) {
+    const std::int64_t got = unpacker_->unpack(buffer_.data(), kPiece);
+    check(text_bytes_ + got <= std::max(kBombBytes, file_read_ * kBombRatio), "text ", path(),
+          " unpacks to more than ", kBombRatio, " times its size (", text_bytes_ + got,
+          " bytes out of ", file_read_, " so far), as no text does; unpack it first to use it");
+    return got;
+  }
   const std::int64_t got = file_->read_some(buffer_.data(), kPiece, file_read_);
   file_read_ += got;
   return got;

@@ -1,4 +1,4 @@
-// A file of text, piece by piece: as it is, or packed by gzip.
+// A file of text, piece by piece: as it is, or packed by gzip or zstd.
 #pragma once
 
 #include <cstdint>
@@ -8,18 +8,21 @@
 
 #include "framework/base/files.h"
 #include "framework/base/storage/content_hash.h"
+#include "framework/data/unpacker.h"
 
 namespace trireme {
 
 class TextStream {
  public:
   // Refuses, with a sentence, what is not text: missing, a directory, empty, and packed or tabular
-  // formats that are not read (zstd, xz, bzip2, zip, parquet, csv).
+  // formats that are not read (xz, bzip2, zip, parquet, csv).
   TextStream(Files& files, const std::string& path);
-  ~TextStream();
+  TextStream(const TextStream&) = delete;
+  TextStream& operator=(const TextStream&) = delete;
 
   // The next part of the text, at most 1 MiB; empty at its end. Valid until the next call. Error
-  // for a NUL byte (with offset and line) and for damaged gzip.
+  // for a NUL byte (with offset and line), for damaged packing, and for what unpacks to more than
+  // 1,000 times its size (beyond 64 MiB).
   std::string_view next();
 
   const std::string& path() const { return file_->path(); }
@@ -29,10 +32,8 @@ class TextStream {
   std::string hash() const { return hash_.hex(); }         // XXH3-128 of the text so far
 
  private:
-  struct Unpacker;
   void refuse_foreign() const;
   std::int64_t fill();
-  std::int64_t fill_unpacked();
 
   std::unique_ptr<File> file_;
   std::unique_ptr<Unpacker> unpacker_;  // null: as it is

@@ -1,6 +1,6 @@
 // From a text file to a token file: once by name (trireme tokenize), or behind the scenes into a
 // cache (data.text = FILE). The file is one text, or has documents in lines of JSON
-// (framework/data/records.h): that is told by its first lines. It may be packed by gzip.
+// (framework/data/records.h): that is told by its first lines. It may be packed by gzip or zstd.
 #pragma once
 
 #include <cstdint>

@@ -200,7 +200,8 @@ std::vector<Key> model_keys() {
        .initial = "",
        .common = true,
        .help = "Text file to train on, tokenized into a cache by itself: plain text, JSON lines "
-               "with a text, or conversations (messages, alpaca, sharegpt), also packed by gzip; "
+               "with a text, or conversations (messages, alpaca, sharegpt), also packed by gzip or "
+               "zstd; "
                "package:bible-kjv is the text of that Debian package."},
       {.section = "data",
        .name = "tokens",

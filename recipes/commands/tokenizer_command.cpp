@@ -1,10 +1,13 @@
 // trireme tokenizer train OUT_FOLDER --data.text=FILE [--data.text=FILE ...] --vocab N
-//                         [--split gpt2|llama3] [--json]: learns a byte-level BPE tokenizer.
+//                         [--split gpt2|llama3] [--data.skip_bad=true] [--json]: learns a
+// byte-level BPE tokenizer from texts, JSON lines and conversations, packed or not.
 // trireme tokenizer show TEXT [--data.tokenizer=PATH] [--json]: the tokens of a text.
+#include <algorithm>
 #include <ostream>
 
 #include "framework/base/error.h"
 #include "framework/base/json/json.h"
+#include "framework/data/records.h"
 #include "framework/data/tokenizer.h"
 #include "framework/data/tokenizers/bpe_trainer.h"
 #include "recipes/cli/values.h"
@@ -19,13 +22,14 @@ namespace {
 
 constexpr const char* kUsage =
     "trireme tokenizer train OUT_FOLDER --data.text=FILE [--data.text=FILE ...] --vocab N "
-    "[--split gpt2|llama3] [--json], or trireme tokenizer show TEXT [--data.tokenizer=PATH] "
+    "[--split gpt2|llama3] [--data.skip_bad=true] [--json], or trireme tokenizer show TEXT "
+    "[--data.tokenizer=PATH] "
     "[--json]";
 constexpr const char* kEnd = "<|endoftext|>";
 
-void expect_only(const CommandLine& line, std::string_view key) {
+void expect_only(const CommandLine& line, std::initializer_list<std::string_view> keys) {
   for (const Flag& flag : line.flags)
-    if (flag.name != key)
+    if (std::find(keys.begin(), keys.end(), flag.name) == keys.end())
       throw UsageError(
           join("tokenizer ", line.names[0], ": --", flag.name, " is no option of it: ", kUsage));
 }
@@ -52,6 +56,7 @@ const KnownPattern& wanted_pattern(const CommandLine& line) {
 std::vector<std::string> wanted_texts(const CommandLine& line) {
   std::vector<std::string> texts;
   for (const Flag& flag : line.flags) {
+    if (flag.name != "data.text") continue;
     if (!flag.value || flag.value->empty()) throw UsageError("--data.text needs a file");
     texts.push_back(*flag.value);
   }
@@ -59,39 +64,92 @@ std::vector<std::string> wanted_texts(const CommandLine& line) {
   return texts;
 }
 
-// Reads a text piece by piece; `tell` gets the bytes so far.
+struct CountedText {
+  std::int64_t bytes = 0, documents = 0, bad = 0;
+  std::string first_bad;
+};
+
+// The words of what `tokenize` would encode; of conversations, of what their messages say.
+void add_record(const Record& record, RecordForm form, BpeTrainer& trainer) {
+  const auto add = [&](const std::string& text) {
+    trainer.add(text);
+    trainer.end_text();
+  };
+  if (!is_chat(form)) return add(record.text);
+  for (const Json& message : record.messages.array("messages"))
+    if (const Json* content = message.find("content"); content && !content->is_null())
+      add(content->text("\"content\""));
+}
+
 template <typename Tell>
-std::int64_t count_words(Files& files, const std::string& path, BpeTrainer& trainer,
-                         const Tell& tell) {
-  if (files.status(path).kind != FileKind::kFile)
-    throw UsageError(join("data.text = ", path, ": there is no such file"));
-  const auto file = files.open(path, OpenMode::kRead);
-  std::string buffer(std::size_t{1} << 20, '\0');
-  std::int64_t done = 0;
-  while (const std::int64_t got =
-             file->read_some(buffer.data(), static_cast<std::int64_t>(buffer.size()), done)) {
-    trainer.add(std::string_view(buffer).substr(0, static_cast<std::size_t>(got)));
-    done += got;
-    tell(done);
+void count_records(TextStream& stream, RecordForm form, bool skip_bad, BpeTrainer& trainer,
+                   const Tell& tell, CountedText& counted) {
+  LineReader lines(stream);
+  for (Line line; lines.next(line); tell(stream.file_read())) {
+    try {
+      add_record(record_of(line, form, stream.path()), form, trainer);
+      ++counted.documents;
+    } catch (const BadLine& bad) {
+      check(skip_bad, bad.what(), "\ndata.skip_bad = true passes over such lines");
+      if (++counted.bad == 1) counted.first_bad = bad.what();
+    }
   }
-  trainer.end_text();
-  return done;
+  check(counted.documents > 0, stream.path(), " has no document",
+        counted.bad == 0 ? "" : "; the first bad line: ", counted.first_bad);
+}
+
+// Reads a text piece by piece; `tell` gets the bytes of the file so far.
+template <typename Tell>
+CountedText count_words(Files& files, const std::string& path, bool skip_bad, BpeTrainer& trainer,
+                        const Tell& tell) {
+  const RecordForm form = record_form(files, path);
+  TextStream stream(files, path);
+  CountedText counted;
+  if (form != RecordForm::kPlain) {
+    count_records(stream, form, skip_bad, trainer, tell, counted);
+  } else {
+    for (std::string_view piece; !(piece = stream.next()).empty(); tell(stream.file_read()))
+      trainer.add(piece);
+    trainer.end_text();
+  }
+  counted.bytes = stream.text_bytes();
+  return counted;
+}
+
+// A recipe has one text.
+std::vector<Flag> without_texts(const CommandLine& line) {
+  std::vector<Flag> flags = line.flags;
+  std::erase_if(flags, [](const Flag& flag) { return flag.name == "data.text"; });
+  return flags;
 }
 
 int train(Process& process, const CommandLine& line) {
-  expect_only(line, "data.text");
+  expect_only(line, {"data.text", "data.skip_bad"});
   if (line.names.size() != 2) throw UsageError(join("tokenizer train: ", kUsage));
+  const Recipe recipe =
+      recipe_of(process, {.command = line.command, .flags = without_texts(line)}, false);
   const std::vector<std::string> texts = wanted_texts(line);
   const std::int64_t tokens = wanted_tokens(line);
   const KnownPattern& pattern = wanted_pattern(line);
   BpeTrainer trainer(pattern);
   TokenizingBar bar(process);
-  std::int64_t all = 0, bytes = 0;
-  for (const std::string& text : texts) all += process.files.status(text).bytes;
-  const TokenizeOptions options = bar.options();
-  for (const std::string& text : texts)
-    bytes += count_words(process.files, text, trainer,
-                         [&](std::int64_t done) { options.progress(bytes + done, all); });
+  std::int64_t all = 0, read = 0, bytes = 0, bad = 0;
+  for (const std::string& text : texts) {
+    if (process.files.status(text).kind != FileKind::kFile)
+      throw UsageError(join("data.text = ", text, ": there is no such file"));
+    all += process.files.status(text).bytes;
+  }
+  const TokenizeOptions options = bar.options(recipe);
+  for (const std::string& text : texts) {
+    const CountedText counted =
+        count_words(process.files, text, options.skip_bad, trainer,
+                    [&](std::int64_t done) { options.progress(read + done, all); });
+    read += process.files.status(text).bytes;
+    bytes += counted.bytes;
+    if (bad == 0 && counted.bad > 0)
+      process.err << "the first line passed over: " << counted.first_bad << "\n";
+    bad += counted.bad;
+  }
   Console console(process.err, process.terminal, nullptr);
   const TrainedTokenizer trained = trainer.train(
       tokens - 1,
@@ -109,11 +167,15 @@ int train(Process& process, const CommandLine& line) {
                                              {"tokens", count},
                                              {"merges", std::ssize(trained.merges)},
                                              {"distinct_words", trainer.distinct_words()},
-                                             {"text_bytes", bytes}}))
+                                             {"text_bytes", bytes},
+                                             {"bad_lines", bad}}))
                 << "\n";
   else
     process.out << folder << ": " << grouped(count) << " tokens from " << grouped(bytes)
                 << " bytes, " << grouped(trainer.distinct_words()) << " distinct words"
+                << (bad > 0 ? join(", ", grouped(bad), bad == 1 ? " bad line" : " bad lines",
+                                   " passed over")
+                            : "")
                 << (count < tokens ? "; no pair of tokens is left that occurs twice" : "") << "\n";
   return 0;
 }
@@ -128,7 +190,7 @@ std::string coloured(const Tokenizer& tokenizer, const std::vector<std::int32_t>
 }
 
 int show(Process& process, const CommandLine& line) {
-  expect_only(line, "data.tokenizer");
+  expect_only(line, {"data.tokenizer"});
   if (line.names.size() != 2) throw UsageError(join("tokenizer show: ", kUsage));
   const Recipe recipe = recipe_of(process, {.command = line.command, .flags = line.flags}, false);
   const auto tokenizer = make_tokenizer(recipe.data.tokenizer, process.files);

@@ -35,6 +35,35 @@ TEST(TokenizerCommand, WhatItMakesTrainsAndSpeaks) {
   EXPECT_NE(end.err.find("was made with the tokenizer \"bpe-"), std::string::npos) << end.err;
 }
 
+TEST(TokenizerCommand, LearnsFromRecordsWhatTokenizeEncodes) {
+  const TinyRun run;
+  const auto made = [&](const std::string& name, const std::string& text,
+                        const std::vector<std::string>& more = {}) {
+    write_file(run / name, text);
+    std::vector<std::string> words{
+        program(), "tokenizer", "train", run / "made", "--data.text=" + (run / name),
+        "--vocab", "300"};
+    words.insert(words.end(), more.begin(), more.end());
+    const ProgramEnd end = run_to_end(words);
+    return end.code == 0 ? text_of_file(run / "made/tokenizer.json") : end.err;
+  };
+  std::string plain, lines, chat;
+  for (int i = 0; i < 40; ++i) {
+    const std::string text = "the same words\nagain " + std::to_string(i % 7);
+    lines += nlohmann::json{{"id", "unseen unseen"}, {"text", text}}.dump() + "\n";
+    chat += nlohmann::json{{"messages", {{{"role", "user"}, {"content", text}}}}}.dump() + "\n";
+    plain += text + "\n\n";
+  }
+  const std::string records = made("a.jsonl", lines);
+  EXPECT_EQ(made("c.jsonl", chat), records);
+  EXPECT_NE(records.find("\"Ġsame\""), std::string::npos) << records;
+  EXPECT_EQ(records.find("unseen"), std::string::npos);
+  EXPECT_NE(made("p.txt", plain), records);  // line ends of its own
+  const std::string bad = made("b.jsonl", lines + "{\"text\": 1}\n");
+  EXPECT_NE(bad.find("b.jsonl:41:1: "), std::string::npos) << bad;
+  EXPECT_EQ(made("b.jsonl", lines + "{\"text\": 1}\n", {"--data.skip_bad=true"}), records);
+}
+
 TEST(TokenizerCommand, MistakesAreSentences) {
   const TinyRun run;
   EXPECT_EQ(run_to_end({program(), "tokenizer"}).code, 2);

@@ -121,7 +121,7 @@ TEST_F(Records, BadLinesHaveAPlace) {
 }
 
 TEST_F(Records, ForeignFormatsAreRefused) {
-  EXPECT_NE(complaint("a.zst", "\x28\xb5\x2f\xfd...").find("is zstd"), std::string::npos);
+  EXPECT_NE(complaint("a.zst", "\x28\xb5\x2f\xfd\xff\xff\xff").find("zstd"), std::string::npos);
   EXPECT_NE(complaint("a.parquet", "PAR1....").find("is Parquet"), std::string::npos);
   EXPECT_NE(complaint("a.csv", "a,b").find("is a table (.csv)"), std::string::npos);
   const std::string packed = gzip(kChat);
