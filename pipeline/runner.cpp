@@ -85,6 +85,7 @@ Context Runner::context_for(const Action& action) const {
               .samples = micro.samples,
               .tokens = options_.tokens,
               .first_sample = micro.first_sample,
+              .document_starts = micro.document_starts,
               .sequence_parallel = options_.sequence_parallel,
               .remake_cheap_outputs = options_.remake_cheap_outputs,
               .compute = options_.compute};

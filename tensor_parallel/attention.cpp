@@ -118,7 +118,8 @@ Var SelfAttention::forward(const Context& ctx, const Var& x) {
                      .first_sample = ctx.first_sample,
                      .first_head = local_heads_ * group_.rank(),
                      .total_heads = options_.heads,
-                     .window = options_.window},
+                     .window = options_.window,
+                     .document_starts = ctx.document_starts},
                     options_.dropout, RngKey{}.child(name_).value);
   return output_.forward(ctx, y);
 }

@@ -84,7 +84,9 @@ Var VocabEmbedding::forward(const Context& ctx, const Var& ids) {
   const std::int64_t first_row = shards_rows(ctx, group_) ? group_.rank() * x.rows() : 0;
   if (options_.scaled) ctx.backend.kernels()->scale(x, factor(ctx));
   if (positions_)
-    ctx.backend.kernels()->add_positions(positions_->value, ctx.tokens, first_row, 0, x);
+    ctx.backend.kernels()->add_positions(
+        positions_->value,
+        {.tokens = ctx.tokens, .first_row = first_row, .document_starts = ctx.document_starts}, x);
   Var out = make_var(x, ctx.tape && wants_grad(*this));
   if (out.wants_grad()) record(ctx, ids, out, first_row);
   return dropout(ctx, out,
@@ -120,7 +122,9 @@ void VocabEmbedding::record(const Context& ctx, const Var& ids, const Var& out,
             ids, whole, table_.spec().shape[0] * group_.rank(), table_.grad, table_.accumulate());
       if (positions_ && positions_->spec().trainable)
         ctx.backend.train_kernels()->add_positions_backward(
-            dy, ctx.tokens, first_row, 0, positions_->grad, positions_->accumulate());
+            dy,
+            {.tokens = ctx.tokens, .first_row = first_row, .document_starts = ctx.document_starts},
+            positions_->grad, positions_->accumulate());
     });
   });
 }

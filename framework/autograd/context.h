@@ -30,6 +30,9 @@ struct Context {
   std::int64_t samples = 1;           // of this micro-batch
   std::int64_t tokens = 1;            // per sample
   std::int64_t first_sample = 0;      // global index of the first one, for dropout counters
+  // (rows of the micro-batch) i32, or undefined: where each row's document begins (see Attention),
+  // if attention and learned positions begin anew there.
+  Tensor document_starts = {};
   bool sequence_parallel = false;     // rows between the linears are sharded over the tensor ranks
   bool remake_cheap_outputs = false;  // selective recomputation of norm and activation outputs
   bool recomputing = false;           // this pass is run again for backward, which follows at once

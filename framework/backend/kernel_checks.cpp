@@ -17,17 +17,21 @@ std::int64_t last_position(std::int64_t tokens, std::int64_t first_row, std::int
   return first_position + std::min(first_row % tokens + rows, tokens) - 1;
 }
 
-void positions(std::string_view op, const Tensor& table, std::int64_t tokens,
-               std::int64_t first_row, std::int64_t first_position, const Tensor& x,
+void positions(std::string_view op, const Tensor& table, const Positions& p, const Tensor& x,
                std::string_view x_name) {
-  positive(op, "tokens", tokens);
-  not_negative(op, "first_row", first_row);
-  not_negative(op, "first_position", first_position);
+  positive(op, "tokens", p.tokens);
+  not_negative(op, "first_row", p.first_row);
+  not_negative(op, "first_position", p.first_position);
   check(table.columns() == x.columns(), op, ": ", Described{"the table", table}, " but ",
         Described{x_name, x}, "; their columns must agree");
-  const std::int64_t last = last_position(tokens, first_row, first_position, x.rows());
+  const std::int64_t last = last_position(p.tokens, p.first_row, p.first_position, x.rows());
   check(last < table.rows(), op, ": position ", last, " is not in the table of ", table.rows(),
         " positions");
+  if (!p.document_starts) return;
+  type(op, "document_starts", p.document_starts, DType::kI32);
+  check(p.document_starts.elements() >= p.first_row + x.rows(), op, ": ",
+        Described{"document_starts", p.document_starts}, " but there are rows up to ",
+        p.first_row + x.rows());
 }
 
 }  // namespace
@@ -106,18 +110,16 @@ void embedding_backward(const Tensor& ids, const Tensor& dy, const Tensor& dtabl
   matrix("embedding_backward", "dy", dy, ids.elements(), dtable.columns());
 }
 
-void add_positions(const Tensor& table, std::int64_t tokens, std::int64_t first_row,
-                   std::int64_t first_position, const Tensor& x) {
+void add_positions(const Tensor& table, const Positions& p, const Tensor& x) {
   floating("add_positions", "the table", table);
   floating("add_positions", "x", x);
-  positions("add_positions", table, tokens, first_row, first_position, x, "x");
+  positions("add_positions", table, p, x, "x");
 }
 
-void add_positions_backward(const Tensor& dy, std::int64_t tokens, std::int64_t first_row,
-                            std::int64_t first_position, const Tensor& dtable) {
+void add_positions_backward(const Tensor& dy, const Positions& p, const Tensor& dtable) {
   floating("add_positions_backward", "dy", dy);
   family("add_positions_backward", "dtable", dtable, "dy", dy);
-  positions("add_positions_backward", dtable, tokens, first_row, first_position, dy, "dy");
+  positions("add_positions_backward", dtable, p, dy, "dy");
 }
 
 void activation(bool gated, const Tensor& x, const Tensor& y) {

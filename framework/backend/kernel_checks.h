@@ -31,10 +31,8 @@ void dropout(const Dropout& d, const Tensor& x, const Tensor& y);
 
 void embedding(const Tensor& ids, const Tensor& table, const Tensor& out);
 void embedding_backward(const Tensor& ids, const Tensor& dy, const Tensor& dtable);
-void add_positions(const Tensor& table, std::int64_t tokens, std::int64_t first_row,
-                   std::int64_t first_position, const Tensor& x);
-void add_positions_backward(const Tensor& dy, std::int64_t tokens, std::int64_t first_row,
-                            std::int64_t first_position, const Tensor& dtable);
+void add_positions(const Tensor& table, const Positions& p, const Tensor& x);
+void add_positions_backward(const Tensor& dy, const Positions& p, const Tensor& dtable);
 
 void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y,
                 const Tensor& stats);

@@ -59,6 +59,10 @@ void heads(std::string_view op, const Attention& a, const Tensor& qkv) {
   check(a.heads % a.kv_heads == 0, op, ": ", a.heads, " query heads cannot share ", a.kv_heads,
         " key/value heads evenly");
   matrix(op, "qkv", qkv, a.batch * a.tokens, (a.heads + 2 * a.kv_heads) * a.head_dim);
+  if (a.document_starts) {
+    type(op, "document_starts", a.document_starts, DType::kI32);
+    count(op, "document_starts", a.document_starts, a.batch * a.tokens);
+  }
   if (!a.dropout) return;
   not_negative(op, "first_sample", a.first_sample);
   check(a.first_head >= 0 && a.first_head + a.heads <= a.total_heads, op, ": heads ", a.first_head,

@@ -65,6 +65,18 @@ struct Attention {
   std::optional<Dropout> dropout = {};
   std::int64_t first_sample = 0, first_head = 0, total_heads = 0;
   std::int64_t window = 0;  // query i sees keys i - window + 1 .. i; 0 = all up to i
+  // (B*T) i32, or undefined: the token of its sample with which a row's document begins. Keys
+  // before it are not seen. At most the row's own token, and never less than in the row before.
+  Tensor document_starts = {};
+};
+
+// Which row of a table of positions belongs to row r of a matrix: the token (first_row + r) %
+// tokens
+// + first_position, or with document_starts (as in Attention, of all rows; x may be some from
+// first_row on) what is left of it behind document_starts[first_row + r].
+struct Positions {
+  std::int64_t tokens = 0, first_row = 0, first_position = 0;
+  Tensor document_starts = {};
 };
 
 // Rotates pairs (i, i + D/2) of the first `heads` heads of each row in place by angle position *
@@ -123,10 +135,8 @@ class Kernels {
   // rows). ids (R) i32. out: any floating type.
   virtual void embedding(const Tensor& ids, const Tensor& table, std::int64_t first_row,
                          const Tensor& out) = 0;
-  // x[r, :] += table[(first_row + r) % tokens + first_position, :]: learned positions. x: any
-  // floating type.
-  virtual void add_positions(const Tensor& table, std::int64_t tokens, std::int64_t first_row,
-                             std::int64_t first_position, const Tensor& x) = 0;
+  // x[r, :] += table[position of r, :]: learned positions. x: any floating type.
+  virtual void add_positions(const Tensor& table, const Positions& p, const Tensor& x) = 0;
 
   // y = (x - mean) * rstd * weight + bias over the columns; stats (R, 2) wide: mean, rstd. x any
   // floating type, y compute.
@@ -209,8 +219,7 @@ class TrainKernels {
   // order of additions.
   virtual void embedding_backward(const Tensor& ids, const Tensor& dy, std::int64_t first_row,
                                   const Tensor& dtable, bool accumulate) = 0;
-  virtual void add_positions_backward(const Tensor& dy, std::int64_t tokens, std::int64_t first_row,
-                                      std::int64_t first_position, const Tensor& dtable,
+  virtual void add_positions_backward(const Tensor& dy, const Positions& p, const Tensor& dtable,
                                       bool accumulate) = 0;
   // dqkv like qkv, overwritten. out, lse: from the forward pass. Dropout masks are made again from
   // the key.

@@ -65,8 +65,10 @@ W kept(const Attention& a, std::int64_t b, std::int64_t h, std::int64_t q, std::
              : static_cast<W>(a.dropout->scale);
 }
 
-std::int64_t first_key(const Attention& a, std::int64_t q) {
-  return a.window > 0 ? std::max<std::int64_t>(0, q - a.window + 1) : 0;
+std::int64_t first_key(const Attention& a, std::int64_t b, std::int64_t q) {
+  const std::int64_t start =
+      a.document_starts ? a.document_starts.as<std::int32_t>()[b * a.tokens + q] : 0;
+  return a.window > 0 ? std::max(start, q - a.window + 1) : start;
 }
 
 // Calls f(b, h, q) for every query.
@@ -83,7 +85,7 @@ void attend(const Attention& a, const Input<W>& qkv, const Output<W>& out, const
   std::vector<W> p(static_cast<std::size_t>(a.tokens));
   for_each_query(a, [&](std::int64_t b, std::int64_t h, std::int64_t q) {
     W largest = 0, sum = 0;
-    const std::int64_t first = first_key(a, q);
+    const std::int64_t first = first_key(a, b, q);
     for (std::int64_t k = first; k <= q; ++k) {
       const W score = dot(qkv.at(at.query(b, h, q)), qkv.at(at.key(b, h, k)), a.head_dim) *
                       static_cast<W>(a.scale);
@@ -116,7 +118,7 @@ void attend_backward(const Attention& a, const Input<W>& qkv, const Input<W>& ou
     const W* query = qkv.at(at.query(b, h, q));
     const W* gradient = dout.at(at.out(b, h, q));
     const W z = dot(gradient, out.at(at.out(b, h, q)), n);
-    for (std::int64_t k = first_key(a, q); k <= q; ++k) {
+    for (std::int64_t k = first_key(a, b, q); k <= q; ++k) {
       const W* key = qkv.at(at.key(b, h, k));
       const W p = std::exp(dot(query, key, n) * scale - lse[at.lse(b, h, q)]);
       const W m = kept<W>(a, b, h, q, k);

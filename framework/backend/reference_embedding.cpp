@@ -6,6 +6,7 @@
 #include "framework/backend/kernel_checks.h"
 #include "framework/backend/reference_backend.h"
 #include "framework/backend/reference_view.h"
+#include "framework/backend/row_positions.h"
 
 namespace trireme {
 
@@ -49,27 +50,25 @@ void ReferenceTrainKernels::embedding_backward(const Tensor& ids, const Tensor& 
   });
 }
 
-void ReferenceKernels::add_positions(const Tensor& table, std::int64_t tokens,
-                                     std::int64_t first_row, std::int64_t first_position,
-                                     const Tensor& x) {
-  kernel_checks::add_positions(table, tokens, first_row, first_position, x);
+void ReferenceKernels::add_positions(const Tensor& table, const Positions& p, const Tensor& x) {
+  kernel_checks::add_positions(table, p, x);
+  const RowPositions position_of(p);
   in_wide_type(x.dtype(), [&](auto wide) {
     using W = decltype(wide);
     const Input<W> positions(table);
     const Updated<W> y(x);
     const std::int64_t columns = x.columns();
     for (std::int64_t r = 0; r < x.rows(); ++r) {
-      const W* position = positions.at(((first_row + r) % tokens + first_position) * columns);
+      const W* position = positions.at(position_of(r) * columns);
       for (std::int64_t c = 0; c < columns; ++c) y[r * columns + c] += position[c];
     }
   });
 }
 
-void ReferenceTrainKernels::add_positions_backward(const Tensor& dy, std::int64_t tokens,
-                                                   std::int64_t first_row,
-                                                   std::int64_t first_position,
+void ReferenceTrainKernels::add_positions_backward(const Tensor& dy, const Positions& p,
                                                    const Tensor& dtable, bool accumulate) {
-  kernel_checks::add_positions_backward(dy, tokens, first_row, first_position, dtable);
+  kernel_checks::add_positions_backward(dy, p, dtable);
+  const RowPositions position_of(p);
   in_wide_type(dtable.dtype(), [&](auto wide) {
     using W = decltype(wide);
     const Input<W> g(dy);
@@ -77,7 +76,7 @@ void ReferenceTrainKernels::add_positions_backward(const Tensor& dy, std::int64_
     if (!accumulate) std::fill_n(d.at(0), dtable.elements(), W(0));
     const std::int64_t columns = dy.columns();
     for (std::int64_t r = 0; r < dy.rows(); ++r) {
-      W* position = d.at(((first_row + r) % tokens + first_position) * columns);
+      W* position = d.at(position_of(r) * columns);
       for (std::int64_t c = 0; c < columns; ++c) position[c] += g[r * columns + c];
     }
   });

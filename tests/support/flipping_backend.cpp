@@ -31,9 +31,8 @@ class FlippingKernels final : public Kernels {
     right_.embedding(ids, table, first_row, out);
     after_("embedding", out);
   }
-  void add_positions(const Tensor& table, std::int64_t tokens, std::int64_t first_row,
-                     std::int64_t first_position, const Tensor& x) override {
-    right_.add_positions(table, tokens, first_row, first_position, x);
+  void add_positions(const Tensor& table, const Positions& p, const Tensor& x) override {
+    right_.add_positions(table, p, x);
   }
   void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
                   const Tensor& y, const Tensor& stats) override {
@@ -115,10 +114,9 @@ class FlippingTrainKernels final : public TrainKernels {
     right_.embedding_backward(ids, dy, first_row, dtable, accumulate);
     after_("embedding gradient", dtable);
   }
-  void add_positions_backward(const Tensor& dy, std::int64_t tokens, std::int64_t first_row,
-                              std::int64_t first_position, const Tensor& dtable,
+  void add_positions_backward(const Tensor& dy, const Positions& p, const Tensor& dtable,
                               bool accumulate) override {
-    right_.add_positions_backward(dy, tokens, first_row, first_position, dtable, accumulate);
+    right_.add_positions_backward(dy, p, dtable, accumulate);
   }
   void attention_backward(const Attention& a, const Tensor& qkv, const Tensor& out,
                           const Tensor& lse, const Tensor& dout, const Tensor& dqkv) override {

@@ -51,7 +51,7 @@ class ForwardTask {
         plan_(scratch),
         work_(plan_, e_),
         mask_(a, sample, head),
-        window_(a) {
+        seen_(a, sample) {
     const std::int64_t stride = qkv.columns(), row = sample * a.tokens * stride;
     const std::int64_t group = head / (a.heads / a.kv_heads);
     const auto at = [&](std::int64_t h) {
@@ -66,11 +66,11 @@ class ForwardTask {
 
   void run(std::int64_t begin, std::int64_t end) {  // query blocks
     [[maybe_unused]] const typename W::Session session;
-    const std::int64_t seen = window_.first_block(begin);
-    pack_rows<W>(e_, *key_, seen, end, work_.rows);
-    pack_columns<W>(e_, seen, end, work_.rows, work_.key_columns);
-    pack_rows<W>(e_, *value_, seen, end, work_.values);
-    value_pairs_ = pack_pairs<W>(e_, seen, end, work_.values, work_.value_pairs);
+    const std::int64_t first = seen_.first_block(begin);
+    pack_rows<W>(e_, *key_, first, end, work_.rows);
+    pack_columns<W>(e_, first, end, work_.rows, work_.key_columns);
+    pack_rows<W>(e_, *value_, first, end, work_.values);
+    value_pairs_ = pack_pairs<W>(e_, first, end, work_.values, work_.value_pairs);
     for (std::int64_t block = begin; block < end; ++block) query_block(block);
   }
 
@@ -82,7 +82,7 @@ class ForwardTask {
     std::fill_n(work_.out, kTile * d, 0.0f);
     std::fill_n(work_.most, kTile, -std::numeric_limits<float>::infinity());
     std::fill_n(work_.sums, kTile * vec::kLanes, 0.0f);
-    for (std::int64_t keys = window_.first_block(block); keys <= block; ++keys) {
+    for (std::int64_t keys = seen_.first_block(block); keys <= block; ++keys) {
       tile_product<W>(kTile, d / W::kPair, rows_operand<W>(work_.query, d),
                       work_.key_columns + keys * kTile * d / W::kPair, kTile, work_.scores, kTile,
                       false);
@@ -98,12 +98,12 @@ class ForwardTask {
     constexpr int kParts = kTile / vec::kLanes;
     const float* score = work_.scores + r * kTile;
     const F32 factor = vec::set1(static_cast<float>(a_.scale) * kLog2E);
-    const bool diagonal = key + kTile > query, cut = window_.cuts(query, key);
+    const bool diagonal = key + kTile > query, cut = seen_.cuts(query, key);
     F32 s[kParts], most = vec::set1(work_.most[r]);
     for (int i = 0; i < kParts; ++i) {
       s[i] = vec::load(score + i * vec::kLanes) * factor;
       F32 seen = diagonal ? below(s[i], key + i * vec::kLanes, query) : s[i];
-      if (cut) seen = inside(seen, key + i * vec::kLanes, window_.first_key(query));
+      if (cut) seen = inside(seen, key + i * vec::kLanes, seen_.first_key(query));
       most = vec::max(seen, most);
     }
     const float before = work_.most[r], after = vec::largest(most);
@@ -113,7 +113,7 @@ class ForwardTask {
     for (int i = 0; i < kParts; ++i) {
       F32 p = vec::exp2(s[i] - after);
       if (diagonal) p = causal(p, key + i * vec::kLanes, query);
-      if (cut) p = not_before(p, key + i * vec::kLanes, window_.first_key(query));
+      if (cut) p = not_before(p, key + i * vec::kLanes, seen_.first_key(query));
       sum += p;
       if (mask_.dropout) p *= mask_.weight(i * vec::kLanes);
       W::store(work_.p + r * kTile + i * vec::kLanes, p);
@@ -161,7 +161,7 @@ class ForwardTask {
   ScratchPlan plan_;
   Workspace<W> work_;
   AttentionMask mask_;
-  SlidingWindow window_;
+  SeenKeys seen_;
   std::optional<HeadRows> query_, key_, value_;
   std::int64_t out_at_ = 0;
   float* lse_ = nullptr;

@@ -67,7 +67,7 @@ class BackwardTask {
         o_(o),
         sample_(sample),
         kv_head_(kv_head),
-        window_(a),
+        seen_(a, sample),
         plan_(scratch),
         work_(plan_, e_) {}
 
@@ -121,7 +121,7 @@ class BackwardTask {
     row_statistics(head);
     AttentionMask mask(a_, sample_, head);
     for (std::int64_t keys = 0; keys < e_.blocks; ++keys)
-      for (std::int64_t queries = keys; queries <= window_.last_block(keys, e_.blocks); ++queries)
+      for (std::int64_t queries = keys; queries <= seen_.last_block(keys, e_.blocks); ++queries)
         block(queries, keys, mask);
     write(work_.dq, head);
   }
@@ -208,14 +208,14 @@ class BackwardTask {
     const F32 scale = vec::set1(static_cast<float>(a_.scale));
     for (int j = 0; j < W::kPair; ++j) {
       const std::int64_t query = queries * kTile + r + j, row = (r + j) * kTile;
-      const bool cut = window_.cuts(query, keys * kTile);
+      const bool cut = seen_.cuts(query, keys * kTile);
       const F32 lse = vec::set1(work_.lse[query]), delta = vec::set1(work_.delta[query]);
       mask.select(query, keys * kTile);
       for (int i = 0; i < kParts; ++i) {
         const std::int64_t at = row + i * vec::kLanes;
         F32 v = vec::exp2(vec::load(work_.scores + at) * factor - lse);
         if (queries == keys) v = causal(v, i * vec::kLanes, r + j);
-        if (cut) v = not_before(v, keys * kTile + i * vec::kLanes, window_.first_key(query));
+        if (cut) v = not_before(v, keys * kTile + i * vec::kLanes, seen_.first_key(query));
         F32 dp = vec::load(work_.dp + at);
         p[j][i] = v;
         if (mask.dropout) {
@@ -250,7 +250,7 @@ class BackwardTask {
   const HeadExtents e_;
   const Operands& o_;
   std::int64_t sample_, kv_head_;
-  SlidingWindow window_;
+  SeenKeys seen_;
   ScratchPlan plan_;
   Workspace<W> work_;
   const typename W::Word *key_pairs_ = nullptr, *query_pairs_ = nullptr, *dout_pairs_ = nullptr;

@@ -135,24 +135,39 @@ inline vec::F32 not_before(vec::F32 v, std::int64_t key, std::int64_t first) {
   return lane >= static_cast<std::int32_t>(first - key) ? v : vec::F32{};
 }
 
-// What a sliding window leaves of tiles. Without one everything up to the query is seen.
-struct SlidingWindow {
-  std::int64_t tokens;  // 0 = none
-  explicit SlidingWindow(const Attention& a) : tokens(a.window) {}
+// What a sliding window and the begin of documents leave of a sample's tiles. Without either
+// everything up to the query is seen. A query's first key is never before that of the query before.
+class SeenKeys {
+ public:
+  SeenKeys(const Attention& a, std::int64_t sample)
+      : tokens_(a.tokens),
+        window_(a.window),
+        starts_(a.document_starts ? a.document_starts.as<std::int32_t>() + sample * a.tokens
+                                  : nullptr) {}
 
-  std::int64_t first_key(std::int64_t query) const { return query - tokens + 1; }
+  std::int64_t first_key(std::int64_t query) const {
+    const std::int64_t start = starts_ ? starts_[std::min(query, tokens_ - 1)] : 0;
+    return window_ > 0 ? std::max(start, query - window_ + 1) : start;
+  }
   // Blocks of keys that a block of queries sees begin here, blocks of queries that see a block of
   // keys end behind this one.
   std::int64_t first_block(std::int64_t queries) const {
-    return tokens == 0 ? 0 : std::max<std::int64_t>(0, first_key(queries * kTile)) / kTile;
+    return first_key(queries * kTile) / kTile;
   }
   std::int64_t last_block(std::int64_t keys, std::int64_t blocks) const {
-    return tokens == 0 ? blocks - 1 : std::min(blocks - 1, keys + (kTile - 2 + tokens) / kTile);
+    if (window_ == 0 && !starts_) return blocks - 1;
+    std::int64_t last = keys;
+    while (last + 1 < blocks && first_block(last + 1) <= keys) ++last;
+    return last;
   }
   // The query does not see the whole tile that begins at `key`.
   bool cuts(std::int64_t query, std::int64_t key) const {
-    return tokens > 0 && key < first_key(query);
+    return (window_ > 0 || starts_) && key < first_key(query);
   }
+
+ private:
+  std::int64_t tokens_, window_;  // of a sample; 0 = no window
+  const std::int32_t* starts_;    // null: one document
 };
 
 // Hands out aligned parts of a thread's scratch memory; without memory it only adds up.

@@ -36,12 +36,10 @@ class CpuKernels final : public Kernels, public TrainKernels {
 
   void embedding(const Tensor& ids, const Tensor& table, std::int64_t first_row,
                  const Tensor& out) override;
-  void add_positions(const Tensor& table, std::int64_t tokens, std::int64_t first_row,
-                     std::int64_t first_position, const Tensor& x) override;
+  void add_positions(const Tensor& table, const Positions& p, const Tensor& x) override;
   void embedding_backward(const Tensor& ids, const Tensor& dy, std::int64_t first_row,
                           const Tensor& dtable, bool accumulate) override;
-  void add_positions_backward(const Tensor& dy, std::int64_t tokens, std::int64_t first_row,
-                              std::int64_t first_position, const Tensor& dtable,
+  void add_positions_backward(const Tensor& dy, const Positions& p, const Tensor& dtable,
                               bool accumulate) override;
 
   void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,

@@ -2,12 +2,14 @@
 // of dy, and rounded once.
 #include <algorithm>
 #include <numeric>
+#include <span>
 #include <vector>
 
 #include "framework/backend/cpu/cpu_kernels.h"
 #include "framework/backend/cpu/parallel.h"
 #include "framework/backend/cpu/vector.h"
 #include "framework/backend/kernel_checks.h"
+#include "framework/backend/row_positions.h"
 
 namespace trireme {
 
@@ -30,6 +32,28 @@ std::vector<std::int64_t> rows_by_id(const Tensor& ids, std::int64_t first_row, 
                    [&](std::int64_t a, std::int64_t b) { return id[a] < id[b]; });
   return order;
 }
+
+// The rows at each position, in ascending order.
+class RowLists {
+ public:
+  RowLists(const Positions& p, std::int64_t rows, std::int64_t positions)
+      : begin_(static_cast<std::size_t>(positions + 1)), rows_(static_cast<std::size_t>(rows)) {
+    const RowPositions position_of(p);
+    for (std::int64_t r = 0; r < rows; ++r) ++begin_[place(position_of(r)) + 1];
+    std::partial_sum(begin_.begin(), begin_.end(), begin_.begin());
+    std::vector<std::size_t> next(begin_.begin(), begin_.end() - 1);
+    for (std::int64_t r = 0; r < rows; ++r) rows_[next[place(position_of(r))]++] = r;
+  }
+  std::span<const std::int64_t> at(std::int64_t position) const {
+    const std::size_t begin = begin_[place(position)];
+    return std::span(rows_).subspan(begin, begin_[place(position) + 1] - begin);
+  }
+
+ private:
+  static std::size_t place(std::int64_t position) { return static_cast<std::size_t>(position); }
+  std::vector<std::size_t> begin_;
+  std::vector<std::int64_t> rows_;
+};
 
 }  // namespace
 
@@ -77,15 +101,14 @@ void CpuKernels::embedding_backward(const Tensor& ids, const Tensor& dy, std::in
   });
 }
 
-void CpuKernels::add_positions(const Tensor& table, std::int64_t tokens, std::int64_t first_row,
-                               std::int64_t first_position, const Tensor& x) {
-  kernel_checks::add_positions(table, tokens, first_row, first_position, x);
+void CpuKernels::add_positions(const Tensor& table, const Positions& p, const Tensor& x) {
+  kernel_checks::add_positions(table, p, x);
   refuse_f64("add_positions", table, x);
   const std::int64_t columns = x.columns();
+  const RowPositions position_of(p);
   parallel_ranges(threads_, x.rows(), grain(columns), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
-      const std::int64_t position = (first_row + r) % tokens + first_position;
-      const auto from = Reader(table).at(position * columns);
+      const auto from = Reader(table).at(position_of(r) * columns);
       const auto to = Writer(x).at(r * columns);
       vec::each(0, columns, [&](std::int64_t c, auto n) {
         to.store(c, to.reader().load(c, n) + from.load(c, n), n);
@@ -94,29 +117,26 @@ void CpuKernels::add_positions(const Tensor& table, std::int64_t tokens, std::in
   });
 }
 
-void CpuKernels::add_positions_backward(const Tensor& dy, std::int64_t tokens,
-                                        std::int64_t first_row, std::int64_t first_position,
-                                        const Tensor& dtable, bool accumulate) {
-  kernel_checks::add_positions_backward(dy, tokens, first_row, first_position, dtable);
+void CpuKernels::add_positions_backward(const Tensor& dy, const Positions& p, const Tensor& dtable,
+                                        bool accumulate) {
+  kernel_checks::add_positions_backward(dy, p, dtable);
   refuse_f64("add_positions_backward", dy, dtable);
-  const std::int64_t columns = dtable.columns(), rows = dy.rows();
-  parallel_ranges(
-      threads_, dtable.rows(), grain(columns), [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t p = begin; p < end; ++p) {
-          const std::int64_t token = p - first_position;
-          const bool used = token >= 0 && token < tokens;
-          // The first row of dy at this position; the others follow `tokens` apart.
-          const std::int64_t first = used ? (token - first_row % tokens + tokens) % tokens : rows;
-          if (accumulate && first >= rows) continue;
-          const auto to = Writer(dtable).at(p * columns);
-          vec::each(0, columns, [&](std::int64_t c, auto n) {
-            F32 total = accumulate ? to.reader().load(c, n) : F32{};
-            for (std::int64_t r = first; r < rows; r += tokens)
-              total += Reader(dy).load(r * columns + c, n);
-            to.store(c, total, n);
-          });
-        }
-      });
+  const std::int64_t columns = dtable.columns();
+  const RowLists rows(p, dy.rows(), dtable.rows());
+  parallel_ranges(threads_, dtable.rows(), grain(columns),
+                  [&](std::int64_t begin, std::int64_t end) {
+                    for (std::int64_t at = begin; at < end; ++at) {
+                      const auto of = rows.at(at);
+                      if (accumulate && of.empty()) continue;
+                      const auto to = Writer(dtable).at(at * columns);
+                      vec::each(0, columns, [&](std::int64_t c, auto n) {
+                        F32 total = accumulate ? to.reader().load(c, n) : F32{};
+                        for (const std::int64_t r : of)
+                          total += Reader(dy).load(r * columns + c, n);
+                        to.store(c, total, n);
+                      });
+                    }
+                  });
 }
 
 }  // namespace trireme

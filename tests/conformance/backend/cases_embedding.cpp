@@ -30,23 +30,35 @@ OpCase embedding_backward_case(bool accumulate, Type type) {
   });
 }
 
-// Rows 5 to 12 of samples of 4 tokens, positions from 2 on.
-OpCase positions_case() {
-  OpCase op("add_positions");
+// Of samples of 4 tokens: the second and the last are two documents each.
+const std::vector<std::int32_t> kStarts{0, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 3};
+
+// Rows 5 to 12, positions from 2 on.
+Positions positions(const Tensor& starts) {
+  return {.tokens = 4, .first_row = 5, .first_position = 2, .document_starts = starts};
+}
+
+OpCase positions_case(bool starts) {
+  OpCase op(join("add_positions", starts ? " of documents" : ""));
+  const auto document_starts = op.ids(kStarts);
   const auto table = op.in({6, kColumns});
   const auto x = op.both({8, kColumns}, Type::kWide);
   return std::move(op).calls([=](Backend& backend, Tensors t) {
-    backend.kernels()->add_positions(t[table], 4, 5, 2, t[x]);
+    backend.kernels()->add_positions(t[table], positions(starts ? t[document_starts] : Tensor()),
+                                     t[x]);
   });
 }
 
-OpCase positions_backward_case(bool accumulate) {
-  OpCase op(join("add_positions_backward", accumulate ? " accumulate" : ""));
+OpCase positions_backward_case(bool accumulate, bool starts) {
+  OpCase op(join("add_positions_backward", accumulate ? " accumulate" : "",
+                 starts ? " of documents" : ""));
+  const auto document_starts = op.ids(kStarts);
   const auto dy = op.in({8, kColumns});
   const auto table =
       accumulate ? op.both({6, kColumns}, Type::kWide) : op.out({6, kColumns}, Type::kWide);
   return std::move(op).calls([=](Backend& backend, Tensors t) {
-    backend.train_kernels()->add_positions_backward(t[dy], 4, 5, 2, t[table], accumulate);
+    backend.train_kernels()->add_positions_backward(
+        t[dy], positions(starts ? t[document_starts] : Tensor()), t[table], accumulate);
   });
 }
 
@@ -74,9 +86,10 @@ std::vector<OpCase> embedding_cases() {
   for (bool accumulate : {false, true}) {
     cases.push_back(embedding_backward_case(accumulate, Type::kCompute));
     cases.push_back(embedding_backward_case(accumulate, Type::kWide));
-    cases.push_back(positions_backward_case(accumulate));
+    for (const bool starts : {false, true})
+      cases.push_back(positions_backward_case(accumulate, starts));
   }
-  cases.push_back(positions_case());
+  for (const bool starts : {false, true}) cases.push_back(positions_case(starts));
   for (bool inverse : {false, true}) {
     cases.push_back(rotary_case(3, 8, 0, inverse));
     cases.push_back(rotary_case(2, 6, 12, inverse));

@@ -188,6 +188,7 @@ TEST_F(Gradients, Attention) {
       Attention a = {
           .batch = 2, .tokens = 4, .heads = 4, .kv_heads = kv_heads, .head_dim = 3, .scale = 0.7};
       a.window = kv_heads == 2 ? 0 : kv_heads == 1 ? 1 : 3;
+      if (kv_heads != 1) a.document_starts = ids(*backend_, {0, 0, 2, 2, 0, 1, 1, 1});
       if (p > 0) {
         a.dropout = Dropout{
             .key = key_from_seed(9), .threshold = dropout_threshold(p), .scale = 1 / (1 - p)};
@@ -244,14 +245,19 @@ TEST_F(Gradients, EmbeddingWithIdsOutsideTheShard) {
 }
 
 TEST_F(Gradients, Positions) {
+  // Rows 3 to 8 of three samples of four tokens, of which the second is two documents.
+  const Positions p = {.tokens = 4,
+                       .first_row = 3,
+                       .first_position = 1,
+                       .document_starts = ids(*backend_, {0, 0, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0})};
   const Values table = normals(5 * 2, 1), dy = normals(12, 2);
   const auto value = [&](const Values& v) {
     const Tensor y = backend_->zeros({6, 2}, DType::kF64, MemoryKind::kActivations);
-    backend_->kernels()->add_positions(made({5, 2}, v), 4, 3, 1, y);
+    backend_->kernels()->add_positions(made({5, 2}, v), p, y);
     return dot(read(y), dy);
   };
   const Tensor dtable = blank({5, 2});
-  backend_->train_kernels()->add_positions_backward(made({6, 2}, dy), 4, 3, 1, dtable, false);
+  backend_->train_kernels()->add_positions_backward(made({6, 2}, dy), p, dtable, false);
   expect_slope({table, value, read(dtable)});
 }
 

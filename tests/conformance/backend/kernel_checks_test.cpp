@@ -63,7 +63,8 @@ TEST_F(KernelChecks, HeadsAndPositions) {
             }),
             "attention: 3 query heads cannot share 2 key/value heads evenly");
   EXPECT_EQ(message([&] {
-              backend_->kernels()->add_positions(f64({4, 2}), 4, 1, 2, f64({3, 2}));
+              backend_->kernels()->add_positions(
+                  f64({4, 2}), {.tokens = 4, .first_row = 1, .first_position = 2}, f64({3, 2}));
             }),
             "add_positions: position 5 is not in the table of 4 positions");
   EXPECT_EQ(message([&] {

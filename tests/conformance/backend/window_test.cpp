@@ -1,5 +1,5 @@
-// Keys that no query sees are never read: a NaN among them reaches nobody, in tiles that are cut as
-// in those that are skipped whole.
+// Keys that no query sees, of a sliding window or of another document, are never read: a NaN among
+// them reaches nobody, in tiles that are cut as in those that are skipped whole.
 #include <cmath>
 #include <limits>
 
@@ -11,14 +11,17 @@ namespace {
 
 constexpr std::int64_t kTokens = 320, kDim = 16, kWindow = 70, kBad = 64;  // tokens that are NaN
 
-void expect_untouched(Backend& backend, DType dtype) {
-  const Attention a = {.batch = 1,
-                       .tokens = kTokens,
-                       .heads = 1,
-                       .kv_heads = 1,
-                       .head_dim = kDim,
-                       .scale = 0.25,
-                       .window = kWindow};
+void expect_untouched(Backend& backend, DType dtype, bool document) {
+  Attention a = {.batch = 1,
+                 .tokens = kTokens,
+                 .heads = 1,
+                 .kv_heads = 1,
+                 .head_dim = kDim,
+                 .scale = 0.25,
+                 .window = document ? 0 : kWindow};
+  std::vector<std::int32_t> starts(kTokens, 0);
+  std::fill(starts.begin() + 80, starts.end(), 80);
+  if (document) a.document_starts = ids(backend, starts);
   std::vector<double> x = normals(kTokens * 3 * kDim, 1);
   std::fill_n(x.begin(), kBad * 3 * kDim, std::numeric_limits<double>::quiet_NaN());
   const Tensor qkv = tensor(backend, {kTokens, 3 * kDim}, dtype, x);
@@ -46,7 +49,7 @@ TEST(SlidingWindow, TilesOutsideAreSkipped) {
     const auto backend = make(target, why);
     if (!backend) continue;
     SCOPED_TRACE(text(target));
-    expect_untouched(*backend, target.compute);
+    for (const bool document : {false, true}) expect_untouched(*backend, target.compute, document);
   }
 }
 
