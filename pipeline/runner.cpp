@@ -88,7 +88,8 @@ Context Runner::context_for(const Action& action) const {
               .document_starts = micro.document_starts,
               .sequence_parallel = options_.sequence_parallel,
               .remake_cheap_outputs = options_.remake_cheap_outputs,
-              .compute = options_.compute};
+              .compute = options_.compute,
+              .inference = micro.inference};
   if (is_last(action.chunk) && micro.target.labels) ctx.target = &micro.target;
   return ctx;
 }

@@ -31,6 +31,7 @@ struct MicroBatch {
   Tensor document_starts = {};    // (samples * tokens) i32 or undefined, of every stage; see Context
   Tensor ids;                     // (samples * tokens) i32; used by the first virtual stage
   LossTarget target;  // used by the last one; labels undefined = generate: logits instead of a loss
+  InferencePass* inference = nullptr;  // this stage's, with a cache; see Context
 };
 
 // The matrix that crosses a cut: rows per sample and columns. With sequence parallelism the rows

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "framework/autograd/inference_pass.h"
 #include "framework/autograd/ops.h"
 #include "framework/base/error.h"
 #include "framework/nn/norm.h"
@@ -101,6 +102,12 @@ Var SelfAttention::forward(const Context& ctx, const Var& x) {
                      .head_dim = options_.head_dim,
                      .eps = options_.norm_eps},
                     *query_norm_, *key_norm_);
+  return output_.forward(ctx, ctx.inference ? attend_cached(ctx, qkv) : attend(ctx, qkv));
+}
+
+// (R, (H + 2G) / t * D) -> (R, H / t * D)
+Var SelfAttention::attend(const Context& ctx, const Var& projected) {
+  Var qkv = projected;
   if (options_.rotary)
     qkv = rotary(ctx, qkv,
                  {.tokens = ctx.tokens,
@@ -108,20 +115,39 @@ Var SelfAttention::forward(const Context& ctx, const Var& x) {
                   .head_dim = options_.head_dim,
                   .theta = options_.rope_theta,
                   .scaling = options_.rope_scaling});
-  Var y = attention(ctx, qkv,
-                    {.batch = ctx.samples,
-                     .tokens = ctx.tokens,
-                     .heads = local_heads_,
-                     .kv_heads = local_kv_heads_,
-                     .head_dim = options_.head_dim,
-                     .scale = 1.0 / std::sqrt(static_cast<double>(options_.head_dim)),
-                     .first_sample = ctx.first_sample,
-                     .first_head = local_heads_ * group_.rank(),
-                     .total_heads = options_.heads,
-                     .window = options_.window,
-                     .document_starts = ctx.document_starts},
-                    options_.dropout, RngKey{}.child(name_).value);
-  return output_.forward(ctx, y);
+  return attention(ctx, qkv,
+                   {.batch = ctx.samples,
+                    .tokens = ctx.tokens,
+                    .heads = local_heads_,
+                    .kv_heads = local_kv_heads_,
+                    .head_dim = options_.head_dim,
+                    .scale = 1.0 / std::sqrt(static_cast<double>(options_.head_dim)),
+                    .first_sample = ctx.first_sample,
+                    .first_head = local_heads_ * group_.rank(),
+                    .total_heads = options_.heads,
+                    .window = options_.window,
+                    .document_starts = ctx.document_starts},
+                   options_.dropout, RngKey{}.child(name_).value);
+}
+
+// The same with keys and values of earlier positions from the cache, where those of the rows go.
+Var SelfAttention::attend_cached(const Context& ctx, const Var& qkv) {
+  check(!ctx.tape, name_, ": a pass with a cache is not trained");
+  const KvPages& pages = ctx.inference->next_layer();
+  const PagedAttention spec{.heads = local_heads_,
+                            .kv_heads = local_kv_heads_,
+                            .head_dim = options_.head_dim,
+                            .scale = 1.0 / std::sqrt(static_cast<double>(options_.head_dim)),
+                            .window = options_.window,
+                            .rotary = options_.rotary,
+                            .theta = options_.rope_theta,
+                            .scaling = options_.rope_scaling,
+                            .sequences = ctx.inference->sequences()};
+  Tensor y = ctx.backend.allocate({qkv.value.rows(), local_heads_ * options_.head_dim}, ctx.compute,
+                                  MemoryKind::kActivations);
+  ctx.backend.infer_kernels()->append(spec, qkv.value, pages);
+  ctx.backend.infer_kernels()->attention(spec, qkv.value, pages, y);
+  return {y};
 }
 
 }  // namespace trireme

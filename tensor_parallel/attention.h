@@ -43,6 +43,9 @@ class SelfAttention : public Module {
   void visit(const ParameterFn& fn) override;
 
  private:
+  Var attend(const Context& ctx, const Var& qkv);
+  Var attend_cached(const Context& ctx, const Var& qkv);
+
   TensorGroup group_;
   AttentionOptions options_;
   std::string name_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "framework/autograd/inference_pass.h"
 #include "framework/autograd/ops.h"
 #include "framework/base/error.h"
 #include "framework/base/rounding.h"
@@ -74,7 +75,7 @@ void VocabEmbedding::visit(const ParameterFn& fn) {
 }
 
 Var VocabEmbedding::forward(const Context& ctx, const Var& ids) {
-  check(!positions_ || ctx.tokens <= options_.positions, "embedding: ", ctx.tokens,
+  check(!positions_ || ctx.inference || ctx.tokens <= options_.positions, "embedding: ", ctx.tokens,
         " tokens but only ", options_.positions, " learned positions");
   Tensor partial = ctx.backend.allocate({ids.value.elements(), options_.columns}, ctx.wide(),
                                         MemoryKind::kActivations);
@@ -83,7 +84,9 @@ Var VocabEmbedding::forward(const Context& ctx, const Var& ids) {
   Tensor x = sum_forward(ctx, group_, partial);
   const std::int64_t first_row = shards_rows(ctx, group_) ? group_.rank() * x.rows() : 0;
   if (options_.scaled) ctx.backend.kernels()->scale(x, factor(ctx));
-  if (positions_)
+  if (positions_ && ctx.inference)
+    add_cached_positions(ctx, x);
+  else if (positions_)
     ctx.backend.kernels()->add_positions(
         positions_->value,
         {.tokens = ctx.tokens, .first_row = first_row, .document_starts = ctx.document_starts}, x);
@@ -93,6 +96,17 @@ Var VocabEmbedding::forward(const Context& ctx, const Var& ids) {
                  {.site = RngKey{}.child(options_.name).value,
                   .p = options_.dropout,
                   .first_row = first_global_row(ctx, group_, x.rows(), ctx.tokens)});
+}
+
+// Rows of each sequence go on where its cache ends.
+void VocabEmbedding::add_cached_positions(const Context& ctx, const Tensor& x) const {
+  for (const PagedSequence& s : ctx.inference->sequences()) {
+    check(s.first_position + s.rows <= options_.positions, "embedding: position ",
+          s.first_position + s.rows - 1, " but only ", options_.positions, " learned positions");
+    ctx.backend.kernels()->add_positions(positions_->value,
+                                         {.tokens = s.rows, .first_position = s.first_position},
+                                         x.sliced_rows(s.first_row, s.first_row + s.rows));
+  }
 }
 
 double VocabEmbedding::factor(const Context& ctx) const {

@@ -44,6 +44,7 @@ class VocabEmbedding : public Module {
 
  private:
   void record(const Context& ctx, const Var& ids, const Var& out, std::int64_t first_row);
+  void add_cached_positions(const Context& ctx, const Tensor& x) const;
   double factor(const Context& ctx) const;  // of the rows
 
   TensorGroup group_;

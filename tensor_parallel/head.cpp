@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "framework/autograd/inference_pass.h"
 #include "framework/autograd/ops.h"
 #include "framework/base/error.h"
 #include "tensor_parallel/embedding.h"
@@ -40,6 +41,7 @@ CrossEntropy Head::spec(const Context& ctx) const {
 }
 
 Var Head::forward(const Context& ctx, const Var& x) {
+  if (ctx.inference) return {ctx.inference->logits = wanted_logits(ctx, x.value)};
   Var h = as_type(ctx, norm_ ? norm_->forward(ctx, x) : x, ctx.compute);
   if (!ctx.target) return {last_row_logits(ctx, whole_gradient(ctx, group_, h.value))};
   if (!ctx.tape) {
@@ -56,6 +58,29 @@ Var Head::forward(const Context& ctx, const Var& x) {
     if (upstream) upstream->add(ctx.backend, std::move(dh));
   });
   return make_var(ctx.target->total, true);
+}
+
+Tensor Head::wanted_logits(const Context& ctx, const Tensor& x) {
+  const std::vector<std::int64_t>& wanted = ctx.inference->logit_rows();
+  const auto n = std::ssize(wanted);
+  if (n == 0) return {};
+  Tensor rows = x;
+  if (n < x.rows()) {
+    rows = ctx.backend.allocate({n, x.columns()}, x.dtype(), MemoryKind::kActivations);
+    for (std::int64_t i = 0; i < n; ++i) {
+      const std::int64_t row = wanted[static_cast<std::size_t>(i)];
+      ctx.backend.copy(x.sliced_rows(row, row + 1), rows.sliced_rows(i, i + 1));
+    }
+  }
+  const Var h = as_type(ctx, norm_ ? norm_->forward(ctx, {rows}) : Var{rows}, ctx.compute);
+  const Tensor local =
+      ctx.backend.allocate({n, table_.spec().shape[0]}, ctx.wide(), MemoryKind::kActivations);
+  ctx.backend.infer_kernels()->linear(h.value, table_.value, {}, local);
+  if (group_.size() == 1) return local;
+  const Tensor whole = ctx.backend.allocate({n * group_.size(), local.columns()}, ctx.wide(),
+                                            MemoryKind::kActivations);
+  group_.comm->all_gather(local, whole).wait();
+  return whole;
 }
 
 Tensor Head::last_row_logits(const Context& ctx, const Tensor& h) const {

@@ -37,13 +37,15 @@ class Head : public Module {
   // x (R, C) stream (or this rank's rows).
   //  ctx.target set: adds the loss to target->total (at once without a tape, in backward with one);
   //  the value returned is total. no target: logits (1, V') in the compute type of the last row, on
-  //  every tensor rank.
+  //  every tensor rank. ctx.inference set: logits of the rows that it wants, in the wide type, into
+  //  it; the value is theirs, or empty.
   Var forward(const Context& ctx, const Var& x) override;
   void visit(const ParameterFn& fn) override;
 
  private:
   struct Chunk;
   CrossEntropy spec(const Context& ctx) const;
+  Tensor wanted_logits(const Context& ctx, const Tensor& x);
   Tensor last_row_logits(const Context& ctx, const Tensor& h) const;
   Chunk loss_of(const Context& ctx, const Tensor& h, const Tensor& labels) const;
   void evaluate(const Context& ctx, const Tensor& h) const;

@@ -2,6 +2,7 @@
 #include "tensor_parallel/linear.h"
 
 #include "framework/autograd/ops.h"
+#include "framework/backend/infer_kernels.h"
 #include "framework/base/error.h"
 #include "framework/nn/norm.h"
 
@@ -34,6 +35,15 @@ ParameterSpec stacked(const std::string& name, const std::vector<ColumnPart>& pa
   }
   spec.shape = vector ? Shape{row} : Shape{row, columns};
   return spec;
+}
+
+// y = x W^T + bias: a pass without training reads the weights at its own rate.
+void product(const Context& ctx, const Tensor& x, const Tensor& w, const Tensor& bias,
+             const Tensor& y) {
+  if (ctx.inference)
+    ctx.backend.infer_kernels()->linear(x, w, bias, y);
+  else
+    ctx.backend.kernels()->matmul({.a = x, .b = w, .c = y, .transpose_b = true, .bias = bias});
 }
 
 ParameterSpec row_weight(const TensorGroup& group, const LinearOptions& options,
@@ -94,11 +104,7 @@ Var ColumnLinear::forward(const Context& ctx, const Var& x) {
   Tensor whole = shards ? gather_rows(ctx, group_, in.value) : in.value;  // (R, K)
   Tensor y = ctx.backend.allocate({whole.rows(), weight_.spec().shape[0]}, ctx.compute,
                                   MemoryKind::kActivations);
-  ctx.backend.kernels()->matmul({.a = whole,
-                                 .b = weight_.value,
-                                 .c = y,
-                                 .transpose_b = true,
-                                 .bias = bias_ ? bias_->value : Tensor()});
+  product(ctx, whole, weight_.value, bias_ ? bias_->value : Tensor(), y);
   Var out = make_var(y, ctx.tape && (in.wants_grad() || wants_grad(*this)));
   if (!out.wants_grad()) return out;
   ctx.tape->record([this, ctx, shards, saved = Saved(in), upstream = in.grad, shape = whole.shape(),
@@ -148,11 +154,7 @@ Var RowLinear::forward(const Context& ctx, const Var& x) {
   Tensor partial = ctx.backend.allocate({in.value.rows(), weight_.spec().shape[0]}, ctx.compute,
                                         MemoryKind::kActivations);
   const bool alone = group_.size() == 1;
-  ctx.backend.kernels()->matmul({.a = in.value,
-                                 .b = weight_.value,
-                                 .c = partial,
-                                 .transpose_b = true,
-                                 .bias = alone && bias_ ? bias_->value : Tensor()});
+  product(ctx, in.value, weight_.value, alone && bias_ ? bias_->value : Tensor(), partial);
   Tensor y = sum_forward(ctx, group_, partial);
   if (!alone && bias_) ctx.backend.kernels()->add_bias(bias_->value, y);
   Var out = make_var(y, ctx.tape && (in.wants_grad() || wants_grad(*this)));

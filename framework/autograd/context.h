@@ -11,6 +11,8 @@
 
 namespace trireme {
 
+class InferencePass;  // framework/autograd/inference_pass.h
+
 // What the last list entry compares with, and where its loss goes.
 struct LossTarget {
   Tensor labels;    // (rows of the head) i32; < 0 = the row does not count
@@ -38,6 +40,8 @@ struct Context {
   bool recomputing = false;           // this pass is run again for backward, which follows at once
   DType compute = DType::kF32;        // type of matmul operands
   const LossTarget* target = nullptr;
+  // Set: rows are tokens of several sequences whose earlier keys and values are cached; no tape.
+  InferencePass* inference = nullptr;
 
   std::int64_t rows() const { return samples * tokens; }
   // Type of the residual stream: never narrower than f32.

@@ -16,6 +16,8 @@
 
 namespace trireme {
 
+class InferKernels;  // framework/backend/infer_kernels.h
+
 class Backend {
  public:
   // Keeps device memory accessible while alive. Use as a temporary: backend.kernels()->add(a, b,
@@ -58,6 +60,7 @@ class Backend {
 
   Lease<Kernels> kernels() { return {*this, do_kernels()}; }
   Lease<TrainKernels> train_kernels() { return {*this, do_train_kernels()}; }
+  Lease<InferKernels> infer_kernels() { return {*this, do_infer_kernels()}; }
 
   // Opens and closes access to device memory; calls nest. Used by leases and by communicators.
   virtual void begin_access() {}
@@ -69,6 +72,7 @@ class Backend {
   virtual std::shared_ptr<Storage> do_allocate(std::int64_t bytes, MemoryKind kind) = 0;
   virtual Kernels& do_kernels() = 0;
   virtual TrainKernels& do_train_kernels() = 0;
+  virtual InferKernels& do_infer_kernels() = 0;
 
  private:
   std::shared_ptr<MemoryLedger> ledger_;

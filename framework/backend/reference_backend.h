@@ -7,6 +7,7 @@
 #pragma once
 
 #include "framework/backend/backend.h"
+#include "framework/backend/infer_kernels.h"
 
 namespace trireme {
 
@@ -89,6 +90,19 @@ class ReferenceTrainKernels final : public TrainKernels {
            const Tensor& weights) override;
 };
 
+// reference_infer.cpp. A page is (G, kPageTokens, D).
+class ReferenceInferKernels final : public InferKernels {
+ public:
+  explicit ReferenceInferKernels(Kernels& kernels) : kernels_(kernels) {}
+  void linear(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) override;
+  void append(const PagedAttention& a, const Tensor& qkv, const KvPages& pages) override;
+  void attention(const PagedAttention& a, const Tensor& qkv, const KvPages& pages,
+                 const Tensor& out) override;
+
+ private:
+  Kernels& kernels_;
+};
+
 class ReferenceBackend : public Backend {
  public:
   using Backend::Backend;
@@ -99,9 +113,11 @@ class ReferenceBackend : public Backend {
   std::shared_ptr<Storage> do_allocate(std::int64_t bytes, MemoryKind kind) override;
   Kernels& do_kernels() override { return kernels_; }
   TrainKernels& do_train_kernels() override { return train_kernels_; }
+  InferKernels& do_infer_kernels() override { return infer_kernels_; }
 
  private:
   ReferenceKernels kernels_;
+  ReferenceInferKernels infer_kernels_{kernels_};
   ReferenceTrainKernels train_kernels_;
 };
 

@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "framework/autograd/inference_pass.h"
 #include "framework/comm/mesh.h"
 #include "recipes/models/stage_model.h"
 #include "zero/optimizer.h"
@@ -51,6 +52,15 @@ struct SampleScore {
   bool likeliest = true;  // has each of them the largest logit? One of several equal ones counts
 };
 
+// Rows of one micro-batch of an inference pass: sequences one after the other.
+struct InferenceRows {
+  std::vector<std::int32_t> ids;
+  std::vector<PagedSequence> sequences;  // of these ids; page lists must outlive the pass
+  std::vector<std::int64_t> logit_rows;  // ascending
+};
+// Logits of one micro-batch: (rows wanted, V) by rows. Empty on other stages than the last.
+using Logits = std::vector<float>;
+
 // Where the list of layers is cut; throws Error naming the legal numbers when it cannot be.
 Bounds partition_of(const EngineOptions& options, int stages);
 
@@ -82,6 +92,13 @@ class Engine {
   // Logits (V) of the token after `ids`. Called by all ranks of one data coordinate, at ZeRO stage
   // 3 by all ranks; the last stage gets logits, others an empty vector.
   std::vector<double> next_logits(const std::vector<std::int32_t>& ids);
+
+  // Pages for this rank's attention layers. Not for an mlp.
+  KvCacheOptions cache_options(std::int64_t pages) const;
+  // Runs rows of sequences whose earlier positions are in `cache` (this rank's), and puts theirs
+  // there. Ranks of one data coordinate, at ZeRO stage 3 all of them, call it with the same rows;
+  // micro-batches keep the stages of a pipeline busy at once.
+  std::vector<Logits> infer(KvCache& cache, std::span<const InferenceRows> micros);
 
   const EngineOptions& options() const { return options_; }
   StageModel& stage() { return *stage_; }

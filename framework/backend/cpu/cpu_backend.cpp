@@ -2,7 +2,9 @@
 #include <memory>
 
 #include "framework/backend/backend.h"
+#include "framework/backend/cpu/cpu_infer_kernels.h"
 #include "framework/backend/cpu/cpu_kernels.h"
+#include "framework/backend/cpu/matrix_tiles.h"
 #include "framework/backend/cpu/pool.h"
 #include "framework/base/error.h"
 
@@ -15,7 +17,9 @@ class CpuBackend final : public Backend {
   CpuBackend(std::shared_ptr<MemoryLedger> ledger, int threads)
       : Backend(std::move(ledger)),
         pool_(std::make_shared<Pool>()),
-        kernels_(*this, threads, cpu_multiplies_bf16()) {}
+        kernels_(*this, threads, cpu_multiplies_bf16()),
+        infer_kernels_(*this, kernels_, threads, cpu_multiplies_bf16(),
+                       cpu_multiplies_bf16() && request_matrix_tiles()) {}
 
   std::string_view name() const override { return "cpu"; }
   bool computes(DType dtype) const override { return is_floating(dtype) && dtype != DType::kF64; }
@@ -37,10 +41,12 @@ class CpuBackend final : public Backend {
   }
   Kernels& do_kernels() override { return kernels_; }
   TrainKernels& do_train_kernels() override { return kernels_; }
+  InferKernels& do_infer_kernels() override { return infer_kernels_; }
 
  private:
   std::shared_ptr<Pool> pool_;
   CpuKernels kernels_;
+  CpuInferKernels infer_kernels_;
 };
 
 }  // namespace

@@ -1,0 +1,64 @@
+// What one pass of an inference-only model knows besides its rows: which sequence each belongs to,
+// and where keys and values of earlier positions lie.
+//
+// A KvCache is one rank's pages of all attention layers of its stage, in the compute dtype, counted
+// as kv_cache. Page p of one layer belongs to the same positions of the same sequence as page p of
+// every other, so one block table serves all layers. Who owns which page is not decided here:
+// recipes/serve/page_pool.h does.
+//
+// One rank's thread.
+#pragma once
+
+#include <vector>
+
+#include "framework/backend/backend.h"
+#include "framework/backend/infer_kernels.h"
+
+namespace trireme {
+
+struct KvCacheOptions {
+  std::int64_t layers = 0;                  // of this stage
+  std::int64_t kv_heads = 0, head_dim = 0;  // of this tensor rank
+  std::int64_t pages = 0;
+  DType compute = DType::kF32;
+};
+
+class KvCache {
+ public:
+  // Allocates zeros. Throws Error when the ledger's limit would be exceeded.
+  KvCache(Backend& backend, const KvCacheOptions& options);
+  const KvCacheOptions& options() const { return options_; }
+  const KvPages& layer(std::size_t index) const { return layers_.at(index); }
+  // Of one page in all layers.
+  static std::int64_t page_bytes(const KvCacheOptions& options);
+
+ private:
+  KvCacheOptions options_;
+  std::vector<KvPages> layers_;
+};
+
+class InferencePass {
+ public:
+  // Sequences cover the rows of the pass one after the other; their page lists must live as long.
+  // `logit_rows`: rows whose logits are wanted, ascending.
+  InferencePass(KvCache& cache, std::vector<PagedSequence> sequences,
+                std::vector<std::int64_t> logit_rows)
+      : cache_(cache), sequences_(std::move(sequences)), logit_rows_(std::move(logit_rows)) {}
+
+  std::span<const PagedSequence> sequences() const { return sequences_; }
+  const std::vector<std::int64_t>& logit_rows() const { return logit_rows_; }
+  // The pages of the next attention layer: layers run in the order of the list, each once.
+  const KvPages& next_layer() { return cache_.layer(layer_++); }
+
+  // The head's: logits (t * rows wanted, V' / t) wide, tensor rank after tensor rank; undefined if
+  // no row was wanted or the head is on another stage.
+  Tensor logits;
+
+ private:
+  KvCache& cache_;
+  std::vector<PagedSequence> sequences_;
+  std::vector<std::int64_t> logit_rows_;
+  std::size_t layer_ = 0;
+};
+
+}  // namespace trireme

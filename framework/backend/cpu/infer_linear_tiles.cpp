@@ -1,0 +1,170 @@
+// The same products of bf16 on the CPU's matrix tiles (AMX). Tiles of W are its rows as they lie in
+// memory, (16 outputs, 32 inputs); rows of x are packed, 16 at a time, as (pairs of inputs, 16
+// rows): what is multiplied is (W x^T), turned round on the way out. So one copy of the weights
+// serves any number of rows, each output is the same sum for all of them, and W comes from memory
+// once for up to kRowsAtOnce rows.
+//
+// Legend: M rows of x, N outputs, K inputs; W (N, K).
+#include <immintrin.h>
+
+#include <algorithm>
+
+#include "framework/backend/cpu/cpu_infer_kernels.h"
+#include "framework/backend/cpu/matrix_tiles.h"
+#include "framework/backend/cpu/parallel.h"
+#include "framework/backend/cpu/vector.h"
+
+namespace trireme {
+
+#if defined(__AMX_BF16__) && defined(__AMX_TILE__) && defined(__AVX512F__)
+
+namespace {
+
+constexpr std::int64_t kBand = 32;         // outputs of a step: two tiles
+constexpr std::int64_t kRowsAtOnce = 256;  // packed rows that stay in the second cache level
+
+struct TileProduct {
+  std::int64_t m, n, k, groups;  // groups of 16 rows
+  const std::uint16_t* w;
+  const std::uint32_t* packed;  // (groups, K / 2, 16)
+  std::int64_t first;           // row of y that packed row 0 is
+  const Tensor& bias;
+  const Tensor& y;
+};
+
+// 16 rows of x, the missing ones zero. (K / 2, 16) words.
+void pack_group(const Tensor& x, std::int64_t row, std::uint32_t* to) {
+  const std::int64_t words = x.columns() / 2;
+  const auto* from = static_cast<const std::uint32_t*>(x.data()) + row * words;
+  const std::int64_t rows = std::min<std::int64_t>(16, x.rows() - row);
+  for (std::int64_t w = 0; w < words; ++w)
+    for (std::int64_t r = 0; r < 16; ++r) to[w * 16 + r] = r < rows ? from[r * words + w] : 0;
+}
+
+// sums (16 outputs, 16 rows) from tile memory to columns [n, n + 16) of rows of y, but none below
+// `begin`, which are another band's.
+void put(const TileProduct& p, const float* sums, std::int64_t n, std::int64_t begin,
+         std::int64_t group) {
+  const std::int64_t rows = std::min<std::int64_t>(16, p.m - group * 16);
+  const vec::F32 add = p.bias ? vec::Reader(p.bias).load(n, vec::Whole{}) : vec::F32{};
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const vec::F32 row = (vec::F32)vec::gather(sums + r, 16) + add;
+    const vec::Writer to = vec::Writer(p.y).at((p.first + group * 16 + r) * p.n + n);
+    if (n >= begin)
+      to.store(0, row, vec::Whole{});
+    else
+      for (int i = static_cast<int>(begin - n); i < 16; ++i) to.one(i, row[i]);
+  }
+}
+
+constexpr std::int64_t kRowBytes = 64;
+
+// 32 outputs from n on by one group of rows; `next` is read after this band.
+inline void narrow_band(const TileProduct& p, std::int64_t n, std::int64_t begin,
+                        std::int64_t group, const char* next) {
+  const std::int64_t w_bytes = 2 * p.k;
+  const std::uint16_t* low = p.w + n * p.k;
+  const std::uint16_t* high = low + 16 * p.k;
+  const std::uint32_t* x = p.packed + group * p.k / 2 * 16;
+  _tile_zero(0);
+  _tile_zero(1);
+  for (std::int64_t k = 0; k < p.k; k += 32) {
+    if (next)
+      for (std::int64_t line = 0; line < kBand; ++line, next += 64) _mm_prefetch(next, _MM_HINT_T1);
+    _tile_loadd(4, low + k, w_bytes);
+    _tile_loadd(6, x + k / 2 * 16, kRowBytes);
+    _tile_loadd(5, high + k, w_bytes);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 5, 6);
+  }
+  alignas(64) float sums[2][256];
+  _tile_stored(0, sums[0], kRowBytes);
+  _tile_stored(1, sums[1], kRowBytes);
+  asm volatile("" : : : "memory");
+  put(p, sums[0], n, begin, group);
+  put(p, sums[1], n + 16, begin, group);
+}
+
+// The same by two groups.
+inline void wide_band(const TileProduct& p, std::int64_t n, std::int64_t begin, std::int64_t group,
+                      const char* next) {
+  const std::int64_t w_bytes = 2 * p.k;
+  const std::uint16_t* low = p.w + n * p.k;
+  const std::uint16_t* high = low + 16 * p.k;
+  const std::uint32_t* left = p.packed + group * p.k / 2 * 16;
+  const std::uint32_t* right = left + p.k / 2 * 16;
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  for (std::int64_t k = 0; k < p.k; k += 32) {
+    if (next)
+      for (std::int64_t line = 0; line < kBand; ++line, next += 64) _mm_prefetch(next, _MM_HINT_T1);
+    _tile_loadd(4, low + k, w_bytes);
+    _tile_loadd(6, left + k / 2 * 16, kRowBytes);
+    _tile_loadd(7, right + k / 2 * 16, kRowBytes);
+    _tile_loadd(5, high + k, w_bytes);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 5, 6);
+    _tile_dpbf16ps(2, 4, 7);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  alignas(64) float sums[4][256];
+  _tile_stored(0, sums[0], kRowBytes);
+  _tile_stored(1, sums[1], kRowBytes);
+  _tile_stored(2, sums[2], kRowBytes);
+  _tile_stored(3, sums[3], kRowBytes);
+  asm volatile("" : : : "memory");
+  put(p, sums[0], n, begin, group);
+  put(p, sums[1], n + 16, begin, group);
+  put(p, sums[2], n, begin, group + 1);
+  put(p, sums[3], n + 16, begin, group + 1);
+}
+
+// Bands [begin, end). The last one of all may begin earlier, where another's outputs are.
+void bands(const TileProduct& p, std::int64_t begin, std::int64_t end) {
+  const MatrixTileSession session;
+  asm volatile("" : : : "memory");
+  for (std::int64_t band = begin; band < end; ++band) {
+    const std::int64_t n = std::min(band * kBand, p.n - kBand);
+    const char* next = band + 1 < end && (band + 2) * kBand <= p.n
+                           ? reinterpret_cast<const char*>(p.w + (band + 1) * kBand * p.k)
+                           : nullptr;
+    std::int64_t group = 0;
+    for (; group + 2 <= p.groups; group += 2, next = nullptr)
+      wide_band(p, n, band * kBand, group, next);
+    if (group < p.groups) narrow_band(p, n, band * kBand, group, next);
+  }
+}
+
+}  // namespace
+
+void CpuInferKernels::tile_linear(const Tensor& x, const Tensor& w, const Tensor& bias,
+                                  const Tensor& y) {
+  const std::int64_t n = w.rows(), k = x.columns();
+  const std::int64_t at_once = std::min(kRowsAtOnce, (x.rows() + 15) / 16 * 16);
+  const Tensor packed = scratch(at_once * k * 2);
+  auto* words = static_cast<std::uint32_t*>(packed.data());
+  for (std::int64_t row = 0; row < x.rows(); row += kRowsAtOnce) {
+    const std::int64_t rows = std::min(kRowsAtOnce, x.rows() - row), groups = (rows + 15) / 16;
+    parallel_ranges(threads_, groups, 4, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t g = begin; g < end; ++g)
+        pack_group(x, row + g * 16, words + g * k / 2 * 16);
+    });
+    const TileProduct p{rows,  n,   k,    groups, static_cast<const std::uint16_t*>(w.data()),
+                        words, row, bias, y};
+    parallel_ranges(threads_, (n + kBand - 1) / kBand, 1 + 65536 / (kBand * k),
+                    [&](std::int64_t begin, std::int64_t end) { bands(p, begin, end); });
+  }
+}
+
+#else
+
+void CpuInferKernels::tile_linear(const Tensor& x, const Tensor& w, const Tensor& bias,
+                                  const Tensor& y) {
+  row_linear(x, w, bias, y);
+}
+
+#endif
+
+}  // namespace trireme

@@ -1,0 +1,67 @@
+#include "framework/backend/infer_kernels.h"
+#include "framework/base/error.h"
+
+namespace trireme::infer_checks {
+
+namespace {
+
+void one_of_types(const char* what, const Tensor& x, DType a, DType b) {
+  check(x.dtype() == a || x.dtype() == b, what, " is ", name_of(x.dtype()), ", expected ",
+        name_of(a), a == b ? "" : " or ", a == b ? std::string_view() : name_of(b));
+}
+
+void sequence(const PagedSequence& s, std::int64_t rows, std::int64_t pages) {
+  check(s.first_row >= 0 && s.rows > 0 && s.first_row + s.rows <= rows, "paged attention: rows ",
+        s.first_row, " to ", s.first_row + s.rows, " of a sequence, but the batch has ", rows);
+  check(s.first_position >= 0, "paged attention: position ", s.first_position);
+  const std::int64_t needed = pages_for(s.first_position + s.rows);
+  check(std::ssize(s.pages) >= needed, "paged attention: ", s.first_position + s.rows,
+        " positions need ", needed, " pages, the sequence has ", s.pages.size());
+  for (std::int64_t i = 0; i < needed; ++i) {
+    const std::int32_t page = s.pages[static_cast<std::size_t>(i)];
+    check(page >= 0 && page < pages, "paged attention: page ", page, " of ", pages);
+  }
+}
+
+void operands(const PagedAttention& a, const Tensor& qkv, const KvPages& pages) {
+  check(a.heads > 0 && a.kv_heads > 0 && a.head_dim > 0 && a.heads % a.kv_heads == 0,
+        "paged attention: ", a.heads, " query and ", a.kv_heads, " key/value heads of ",
+        a.head_dim);
+  check(a.head_dim % 2 == 0, "paged attention: head_dim must be even, got ", a.head_dim);
+  check(qkv.columns() == (a.heads + 2 * a.kv_heads) * a.head_dim, "paged attention: qkv has ",
+        qkv.columns(), " columns, expected ", (a.heads + 2 * a.kv_heads) * a.head_dim);
+  const Shape expected{pages.keys.shape()[0], a.kv_heads, kPageTokens * a.head_dim};
+  check(pages.keys.shape() == expected && pages.values.shape() == expected,
+        "paged attention: pages are ", pages.keys.shape(), " and ", pages.values.shape(),
+        ", expected ", expected);
+  for (const Tensor& half : {pages.keys, pages.values})
+    one_of_types("paged attention: a page", half, kv_type(qkv.dtype()), kv_type(qkv.dtype()));
+  for (const PagedSequence& s : a.sequences) sequence(s, qkv.rows(), pages.keys.shape()[0]);
+}
+
+}  // namespace
+
+void linear(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) {
+  check(is_floating(x.dtype()) && w.dtype() == x.dtype(), "linear: x is ", name_of(x.dtype()),
+        ", the weight ", name_of(w.dtype()));
+  check(w.columns() == x.columns() && y.rows() == x.rows() && y.columns() == w.rows(), "linear: x ",
+        x.shape(), " and weight ", w.shape(), " do not give ", y.shape());
+  one_of_types("linear: y", y, x.dtype(), accumulation_type(x.dtype()));
+  check(!bias || bias.elements() == w.rows(), "linear: a bias of ", bias.elements(), " for ",
+        w.rows(), " outputs");
+}
+
+void append(const PagedAttention& a, const Tensor& qkv, const KvPages& pages) {
+  operands(a, qkv, pages);
+}
+
+void attention(const PagedAttention& a, const Tensor& qkv, const KvPages& pages,
+               const Tensor& out) {
+  operands(a, qkv, pages);
+  check(out.rows() == qkv.rows() && out.columns() == a.heads * a.head_dim &&
+            out.dtype() == qkv.dtype(),
+        "paged attention: out is ", out.shape(), " of ", name_of(out.dtype()), ", expected (",
+        qkv.rows(), ", ", a.heads * a.head_dim, ") of ", name_of(qkv.dtype()));
+}
+
+}  // namespace trireme::infer_checks

@@ -1,0 +1,80 @@
+// What inference asks of a device besides Kernels: products of few rows at the memory's read rate,
+// and attention over a key/value cache that lies in pages.
+//
+// A *page* holds kPageTokens positions of one sequence, of all key/value heads of one layer. Which
+// pages a sequence has, and in which order, is its block table. How a page's elements are arranged
+// is the backend's own affair: nobody else reads them, and copying pages whole is all that may be
+// done with them (arXiv 2309.06180).
+//
+// Rows of a batch belong to several sequences, each with its own length: one row for a sequence
+// that decodes, many for a prompt or a chunk of one. What a row becomes depends neither on the
+// other rows nor on the number of threads, as far as the operands' products are made here; products
+// of many rows may be a library's, whose rounding may depend on the number of rows.
+//
+// Legend: R rows, K inputs, N outputs, H query heads, G key/value heads, D head size, P pages.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "framework/backend/rope.h"
+#include "framework/base/tensor.h"
+
+namespace trireme {
+
+inline constexpr std::int64_t kPageTokens = 16;
+
+// Pages that hold `tokens` positions.
+constexpr std::int64_t pages_for(std::int64_t tokens) {
+  return (tokens + kPageTokens - 1) / kPageTokens;
+}
+// Type of cached keys and values: the compute type; f32 for f16, which no CPU multiplies.
+constexpr DType kv_type(DType compute) { return compute == DType::kF16 ? DType::kF32 : compute; }
+
+// The rows of one sequence in a batch. Its earlier positions are in its pages already.
+struct PagedSequence {
+  std::int64_t first_row = 0, rows = 0;
+  std::int64_t first_position = 0;           // of the first row
+  std::span<const std::int32_t> pages = {};  // of positions 0, 16, 32, ...; enough for all rows
+};
+
+// One layer's pages: (P, G, kPageTokens * D) each, of kv_type(compute).
+struct KvPages {
+  Tensor keys, values;
+};
+
+struct PagedAttention {
+  std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  double scale = 1.0;
+  std::int64_t window = 0;  // a query sees so many positions, its own included; 0 = all
+  bool rotary = false;      // else positions are in the rows already
+  double theta = 10000.0;
+  RopeScaling scaling = {};
+  std::span<const PagedSequence> sequences = {};
+};
+
+class InferKernels {
+ public:
+  virtual ~InferKernels() = default;
+
+  // y (R, N) = x (R, K) w^T (N, K) [+ bias (N)]. x, w: one compute type; y: that or the wide one.
+  virtual void linear(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) = 0;
+
+  // Rotates query and key heads of qkv (R, (H + 2G) * D) in place, if a.rotary, and writes keys and
+  // values of all rows into their pages. Layout of qkv as in Attention (kernels.h).
+  virtual void append(const PagedAttention& a, const Tensor& qkv, const KvPages& pages) = 0;
+
+  // out (R, H * D): causal attention of the queries in qkv over the pages, which hold the rows' own
+  // keys and values, too.
+  virtual void attention(const PagedAttention& a, const Tensor& qkv, const KvPages& pages,
+                         const Tensor& out) = 0;
+};
+
+// Throw Error with the numbers when operands do not fit each other; every backend calls them.
+namespace infer_checks {
+void linear(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
+void append(const PagedAttention& a, const Tensor& qkv, const KvPages& pages);
+void attention(const PagedAttention& a, const Tensor& qkv, const KvPages& pages, const Tensor& out);
+}  // namespace infer_checks
+
+}  // namespace trireme

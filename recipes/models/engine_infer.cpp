@@ -1,0 +1,84 @@
+// Passes with a key/value cache: forward only, over any layout of the mesh.
+#include <algorithm>
+
+#include "framework/backend/host_values.h"
+#include "framework/base/error.h"
+#include "recipes/models/engine.h"
+
+namespace trireme {
+
+KvCacheOptions Engine::cache_options(std::int64_t pages) const {
+  const ModelOptions& m = options_.model;
+  check(m.family == Family::kDecoder, "inference: only a causal model has a key/value cache");
+  KvCacheOptions o{.kv_heads = std::max<std::int64_t>(1, m.kv_heads / mesh_.shape().tensor),
+                   .head_dim = m.head_dim,
+                   .pages = pages,
+                   .compute = options_.stage.compute};
+  const int stages = mesh_.shape().pipeline;
+  for (int chunk = 0; chunk < options_.chunks; ++chunk) {
+    const auto part = static_cast<std::size_t>(chunk * stages + mesh_.coord().pipeline);
+    for (int entry = bounds_[part]; entry < bounds_[part + 1]; ++entry)
+      o.layers += layers_[static_cast<std::size_t>(entry)].recomputable ? 1 : 0;  // blocks
+  }
+  return o;
+}
+
+namespace {
+
+// From (t * rows, V' / t), tensor rank after tensor rank, to (rows, V).
+Logits rows_of(Backend& backend, const Tensor& gathered, std::int64_t rows, std::int64_t vocab) {
+  const Tensor wide = gathered;
+  std::vector<float> values;
+  if (wide.dtype() == DType::kF32) {
+    values.resize(static_cast<std::size_t>(wide.elements()));
+    backend.download(wide, values.data());
+  } else {
+    const std::vector<double> all = download_doubles(backend, wide);
+    values.assign(all.begin(), all.end());
+  }
+  const std::int64_t columns = gathered.columns();
+  if (rows * vocab == std::ssize(values)) return values;
+  Logits logits(static_cast<std::size_t>(rows * vocab));
+  for (std::int64_t part = 0; part * columns < vocab; ++part) {
+    const std::int64_t count = std::min(columns, vocab - part * columns);
+    for (std::int64_t r = 0; r < rows; ++r)
+      std::copy_n(values.begin() + (part * rows + r) * columns, count,
+                  logits.begin() + r * vocab + part * columns);
+  }
+  return logits;
+}
+
+}  // namespace
+
+std::vector<Logits> Engine::infer(KvCache& cache, std::span<const InferenceRows> rows) {
+  check(!rows.empty(), "inference: a pass without rows");
+  std::vector<InferencePass> passes;
+  std::vector<MicroBatch> micros;
+  passes.reserve(rows.size());
+  for (const InferenceRows& r : rows) {
+    passes.emplace_back(cache, r.sequences, r.logit_rows);
+    MicroBatch& micro = micros.emplace_back();
+    micro.samples = std::ssize(r.ids);
+    micro.inference = &passes.back();
+    if (!first_stage()) continue;
+    micro.ids = backend_.allocate({micro.samples}, DType::kI32, MemoryKind::kActivations);
+    upload_ids(backend_, r.ids, micro.ids);
+  }
+  RunnerOptions options = runner_options("inference", false);
+  options.tokens = 1;
+  options.sequence_parallel = false;
+  Runner runner(backend_, mesh_.pipeline(), chunks_for(1));
+  const ActionList actions = forward_only(mesh_.shape().pipeline, static_cast<int>(micros.size()),
+                                          options_.chunks, mesh_.coord().pipeline);
+  stage_->begin_forward_pass(actions);
+  runner.run(actions, micros, options);
+  stage_->end_pass();
+  std::vector<Logits> all(rows.size());
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    if (passes[i].logits)
+      all[i] =
+          rows_of(backend_, passes[i].logits, std::ssize(rows[i].logit_rows), options_.model.vocab);
+  return all;
+}
+
+}  // namespace trireme

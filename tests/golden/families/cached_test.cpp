@@ -1,0 +1,185 @@
+// The same families with a key/value cache: logits after every token within 1e-5 of
+// `transformers`, however prompts are cut into passes and whoever shares them; greedy tokens equal;
+// under layouts as on one rank.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "tests/golden/families/family.h"
+#include "tests/parity/train_layout.h"
+#include "tests/support/guarded_backend.h"
+
+namespace trireme::golden {
+namespace {
+
+using BackendMaker = std::function<std::unique_ptr<Backend>(std::shared_ptr<MemoryLedger>)>;
+
+// Texts in a cache: pages one after the other.
+class CachedTexts {
+ public:
+  CachedTexts(Engine& engine, Backend& backend, const std::vector<Ids>& texts)
+      : engine_(engine),
+        texts_(texts),
+        cache_(backend, engine.cache_options(std::ssize(texts) * kPagesEach)),
+        done_(texts.size(), 0),
+        logits_(texts.size()) {
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      tables_.emplace_back(static_cast<std::size_t>(kPagesEach));
+      std::iota(tables_.back().begin(), tables_.back().end(), static_cast<int>(i) * kPagesEach);
+    }
+  }
+  // The next counts[i] tokens of each text in one pass, cut into `micros` micro-batches.
+  void step(const std::vector<std::size_t>& counts, std::size_t micros) {
+    std::vector<InferenceRows> rows(micros);
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      if (counts[i] == 0) continue;
+      InferenceRows& r = rows[i % micros];
+      const auto first = std::ssize(r.ids);
+      r.sequences.push_back({first, static_cast<std::int64_t>(counts[i]),
+                             static_cast<std::int64_t>(done_[i]), tables_[i]});
+      for (std::size_t t = 0; t < counts[i]; ++t) {
+        r.logit_rows.push_back(std::ssize(r.ids));
+        r.ids.push_back(texts_[i][done_[i] + t]);
+      }
+    }
+    std::erase_if(rows, [](const InferenceRows& r) { return r.ids.empty(); });
+    const std::vector<Logits> all = engine_.infer(cache_, rows);
+    const auto vocab = static_cast<std::ptrdiff_t>(engine_.options().model.vocab);
+    std::vector<std::ptrdiff_t> at(micros, 0);
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      const Logits& from = all[std::min(i % micros, all.size() - 1)];
+      if (counts[i] == 0 || from.empty()) continue;
+      std::ptrdiff_t& begin = at[i % micros];
+      const auto size = static_cast<std::ptrdiff_t>(counts[i]) * vocab;
+      logits_[i].insert(logits_[i].end(), from.begin() + begin, from.begin() + begin + size);
+      begin += size;
+    }
+    for (std::size_t i = 0; i < counts.size(); ++i) done_[i] += counts[i];
+  }
+  std::size_t left(std::size_t i) const { return texts_[i].size() - done_[i]; }
+  const std::vector<Logits>& logits() const { return logits_; }
+
+ private:
+  static constexpr int kPagesEach = 4;
+  Engine& engine_;
+  std::vector<Ids> texts_;
+  KvCache cache_;
+  std::vector<std::size_t> done_;
+  std::vector<std::vector<std::int32_t>> tables_;
+  std::vector<Logits> logits_;
+};
+
+void expect_logits(const Family& family, const std::vector<Logits>& logits) {
+  const std::vector<double> expected = family.expected("logits");
+  std::size_t at = 0;
+  for (const Logits& text : logits) {
+    if (text.empty()) return;  // another stage's
+    for (const float logit : text) {
+      ASSERT_NEAR(logit, expected[at], 1e-5 * std::max(1.0, std::abs(expected[at]))) << at;
+      ++at;
+    }
+  }
+  ASSERT_EQ(at, expected.size());
+}
+
+void run_cuts(const Family& family, parity::Rank& rank) {
+  const std::vector<Ids>& texts = family.samples();
+  const auto whole = [&](std::size_t micros) {
+    CachedTexts cached(rank.engine, rank.backend, texts);
+    std::vector<std::size_t> counts;
+    for (const Ids& text : texts) counts.push_back(text.size());
+    cached.step(counts, micros);
+    expect_logits(family, cached.logits());
+  };
+  whole(1);
+  whole(2);
+  {  // one text after the other, token by token
+    CachedTexts cached(rank.engine, rank.backend, texts);
+    for (std::size_t i = 0; i < texts.size(); ++i)
+      while (cached.left(i) > 0) {
+        std::vector<std::size_t> counts(texts.size(), 0);
+        counts[i] = 1;
+        cached.step(counts, 1);
+      }
+    expect_logits(family, cached.logits());
+  }
+  {  // chunks, the later texts joining while the earlier ones go on
+    CachedTexts cached(rank.engine, rank.backend, texts);
+    for (std::size_t pass = 0; cached.left(texts.size() - 1) > 0; ++pass) {
+      std::vector<std::size_t> counts(texts.size(), 0);
+      for (std::size_t i = 0; i < texts.size(); ++i)
+        if (i <= pass) counts[i] = std::min(cached.left(i), std::size_t{i == 0 ? 1u : 5u + i});
+      cached.step(counts, 1);
+    }
+    for (std::size_t i = 0; i < texts.size(); ++i)
+      while (cached.left(i) > 0) {
+        std::vector<std::size_t> counts(texts.size(), 0);
+        counts[i] = 1;
+        cached.step(counts, 1);
+      }
+    expect_logits(family, cached.logits());
+  }
+}
+
+void expect_greedy(const Family& family, parity::Rank& rank) {
+  const Ids& ids = family.greedy();
+  CachedTexts cached(rank.engine, rank.backend, {ids});
+  cached.step({family.prompt()}, 1);
+  for (std::size_t n = family.prompt(); n < ids.size(); ++n) {
+    const Logits& all = cached.logits()[0];
+    if (!all.empty()) {
+      const auto last = all.end() - static_cast<std::ptrdiff_t>(rank.engine.options().model.vocab);
+      EXPECT_EQ(std::max_element(last, all.end()) - last, ids[n]);
+    }
+    cached.step({1}, 1);
+  }
+}
+
+void expect_family(const std::string& name, const parity::Layout& layout,
+                   const BackendMaker& backend) {
+  SCOPED_TRACE(name + ": " + text_of(layout));
+  const Family family(name);
+  parity::Task task{.model = family.model(),
+                    .global_batch = std::ssize(family.samples()),
+                    .label_smoothing = 0,
+                    .compute = DType::kF32};
+  task.backend = backend;
+  parity::run_layout(task, layout, [&](parity::Rank& rank) {
+    rank.engine.optimizer().load_values(family.weights());
+    run_cuts(family, rank);
+    expect_greedy(family, rank);
+  });
+}
+
+TEST(CachedFamilies, GuardedBackend) {
+  for (const std::string& name : families()) expect_family(name, {}, test::make_guarded_backend);
+}
+
+TEST(CachedFamilies, CpuBackend) {
+  const BackendMaker cpu = [](std::shared_ptr<MemoryLedger> ledger) {
+    return make_cpu_backend(std::move(ledger), 2);
+  };
+  try {
+    cpu(std::make_shared<MemoryLedger>());
+  } catch (const Error&) {
+    GTEST_SKIP() << "this build has no cpu backend";
+  }
+  for (const std::string& name : families()) expect_family(name, {}, cpu);
+}
+
+// One key/value head on three tensor ranks is replicated; stages get several micro-batches; weights
+// that are sharded, and at home on the host, are gathered for each pass.
+TEST(CachedFamilies, Layouts) {
+  const parity::Layout tensor{.mesh = {.tensor = 3}, .micro = 2};
+  const parity::Layout stages{.mesh = {.pipeline = 2}};
+  const parity::Layout host{
+      .mesh = {.data = 2}, .zero_stage = 3, .offload = {.parameters = Tier::kHost}};
+  for (const std::string& name : families())
+    for (const parity::Layout& layout : {tensor, stages, host})
+      expect_family(name, layout, make_reference_backend);
+}
+
+}  // namespace
+}  // namespace trireme::golden
