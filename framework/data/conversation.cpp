@@ -184,4 +184,12 @@ DocumentTokens ConversationEncoder::encode(const Json& messages, const Json& too
   return tokens;
 }
 
+std::vector<std::int32_t> ConversationEncoder::prompt(const Json& messages, const Json& tools,
+                                                      Encoder& encoder) const {
+  const Text text = render(messages, tools, messages.array("messages").size(), true);
+  DocumentTokens tokens;
+  append(text, {0, text.bytes.size()}, false, encoder, tokens);
+  return std::move(tokens.ids);
+}
+
 }  // namespace trireme

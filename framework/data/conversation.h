@@ -46,6 +46,9 @@ class ConversationEncoder {
   // an encoder of its own.
   DocumentTokens encode(const Json& messages, const Json& tools, Encoder& encoder) const;
 
+  // What stands before the answer to these messages; as in encode(), if it is the first answer.
+  std::vector<std::int32_t> prompt(const Json& messages, const Json& tools, Encoder& encoder) const;
+
   // The source of the template, for cache keys.
   static const std::string& template_of(const Tokenizer& tokenizer);
 

@@ -14,7 +14,8 @@ namespace {
 constexpr std::array<Command, 14> kCommands{{
     {"train", "train [RECIPE] [--section.key=value ...]", "train a model", true},
     {"tokenize", "tokenize TEXT TOKENS", "write the tokens of a text to an HDF5 file", true},
-    {"generate", "generate FOLDER [--prompt TEXT]", "continue a text", true},
+    {"generate", "generate FOLDER [--prompt TEXT] [--chat]", "continue a text, or answer a message",
+     true},
     {"evaluate", "evaluate FOLDER --data.text=FILE",
      "perplexity of a text, right answers of a task", true},
     {"chat", "chat", "talk to a model", false},

@@ -214,10 +214,10 @@ std::vector<Key> model_keys() {
        .name = "tokenizer",
        .type = KeyType::kPath,
        .at = [](Recipe& r) -> std::string& { return r.data.tokenizer; },
-       .initial = "bytes",
+       .initial = "auto",
        .help =
            "How text becomes tokens: bytes, 256 of them, or a tokenizer.json, or the folder that "
-           "has one."},
+           "has one; auto: model.from, if it has one, else bytes."},
       {.section = "data",
        .name = "loss_on",
        .type = KeyType::kChoice,

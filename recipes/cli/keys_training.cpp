@@ -268,6 +268,15 @@ std::vector<Key> training_keys() {
        .max = 1e6,
        .help = "Newest checkpoints that stay; the one with the best validation loss stays, too."},
       {.section = "train",
+       .name = "export",
+       .type = KeyType::kChoice,
+       .at = [](Recipe& r) -> std::string& { return r.train.exports; },
+       .initial = "none",
+       .values = {"none", "hf"},
+       .help = "What a run that has all its steps makes of its last checkpoint: hf, a Hugging Face "
+               "folder named model in train.folder, with the weights in the type of model.from "
+               "(f32 without), its tokenizer and template."},
+      {.section = "train",
        .name = "resume",
        .type = KeyType::kBool,
        .at = [](Recipe& r) -> bool& { return r.train.resume; },

@@ -134,6 +134,8 @@ class Parser {
       return;
     }
     for (const auto& [name, value] : found.values) model_key("model." + name, value, found.origin);
+    if (recipe_.data.tokenizer == "auto" && !found.tokenizer.empty())
+      recipe_.data.tokenizer = found.tokenizer;
   }
 
   void model_key(const std::string& name, const std::string& value, const std::string& origin) {

@@ -28,6 +28,7 @@ struct Flag {
 struct ModelKeys {
   std::string origin;
   std::vector<std::pair<std::string, std::string>> values;  // {"layers", "30"}
+  std::string tokenizer = {};  // what data.tokenizer = auto means then; empty: no tokenizer there
 };
 
 struct RecipeInput {

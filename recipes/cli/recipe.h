@@ -43,7 +43,7 @@ struct ModelSection {
 struct DataSection {
   std::string text;       // file
   std::string tokens;     // HDF5 file
-  std::string tokenizer;  // bytes, or the path of a tokenizer.json or of its folder
+  std::string tokenizer;  // resolved: bytes, or the path of a tokenizer.json or of its folder
   std::string loss_on;    // auto, all, assistant, last
   bool skip_bad = false;  // lines that are no records
   double validation = 0;  // fraction held out
@@ -132,6 +132,7 @@ struct TrainSection {
   std::int64_t checkpoint_every = 0;  // steps; 0: never
   bool async_checkpoint = false;
   std::int64_t keep = 0;  // checkpoints
+  std::string exports;    // train.export: none, hf
   bool resume = false, restart = false;
   std::int64_t max_skipped = 0;   // steps in a row
   bool check_replicas = false;    // compare copies of parameters every step

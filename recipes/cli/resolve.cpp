@@ -24,6 +24,7 @@ void resolve_model(ModelSection& model) {
 
 void resolve(Recipe& recipe, std::optional<bool> under_launcher) {
   resolve_model(recipe.model);
+  if (recipe.data.tokenizer == "auto") recipe.data.tokenizer = "bytes";
   if (recipe.pipeline.chunks == 0)
     recipe.pipeline.chunks = recipe.pipeline.schedule == "interleaved" ? 2 : 1;
   if (recipe.optimizer.decay == 0)

@@ -246,6 +246,11 @@ class Checker {
            {"train.async_checkpoint", "train.checkpoint_every"},
            "train.async_checkpoint = true needs train.checkpoint_every, whose checkpoints it is "
            "about; with never use false");
+    expect(
+        r_.train.exports == "none" || r_.train.checkpoint_every > 0,
+        {"train.export", "train.checkpoint_every"}, "train.export = ", r_.train.exports,
+        " is made of the last checkpoint, which train.checkpoint_every = N makes; with never use "
+        "none");
     const std::int64_t first = parse_step_range(r_.train.trace).begin, steps = r_.train.steps;
     expect(first <= steps, {"train.trace", "train.steps"}, "train.trace = ", r_.train.trace,
            " begins after the last step, train.steps = ", steps, "; use steps from 1 to ", steps);

@@ -3,11 +3,13 @@
 #include <ostream>
 
 #include "framework/base/error.h"
+#include "framework/data/chat_prompt.h"
 #include "recipes/cli/parse.h"
 #include "recipes/cli/values.h"
 #include "recipes/commands/checkpoint_place.h"
 #include "recipes/huggingface/export.h"
 #include "recipes/report/numbers.h"
+#include "recipes/train/run_start.h"
 
 namespace trireme {
 
@@ -23,6 +25,12 @@ DType wanted_type(Process& process, const CommandLine& line, const std::string& 
       join("checkpoint export: --dtype ", given->second, ": f32, bf16 or f16 is expected"));
 }
 
+std::vector<std::int32_t> ends_of(Files& files, const Recipe& recipe) {
+  const std::string& tokenizer = recipe.data.tokenizer;
+  if (tokenizer == "bytes" || !files.exists(tokenizer)) return {};
+  return learned_ends(*make_tokenizer(tokenizer, files));
+}
+
 std::int64_t shard_size(const CommandLine& line) {
   const auto given = line.options.find("shard_size");
   if (given == line.options.end()) return HfExport{}.shard_bytes;
@@ -33,6 +41,16 @@ std::int64_t shard_size(const CommandLine& line) {
   return *bytes;
 }
 
+HfExport options_of(Process& process, const Recipe& recipe) {
+  HfExport options{.base = recipe.model.from, .ends = ends_of(process.files, recipe)};
+  if (options.base.empty() || process.files.exists(path_join(options.base, "config.json")))
+    return options;
+  process.err << "note: " << options.base << " (model.from) is gone; config.json is written anew, "
+              << "without tokenizer\n";
+  options.base.clear();
+  return options;
+}
+
 }  // namespace
 
 int export_checkpoint(Process& process, const CommandLine& line, const std::string& folder,
@@ -41,19 +59,25 @@ int export_checkpoint(Process& process, const CommandLine& line, const std::stri
   const CheckpointReader checkpoint(process.files, place);
   const Recipe recipe =
       parse_recipe({.file = path_join(place, "recipe.cfg"), .text = checkpoint.manifest().recipe});
-  HfExport options{.base = recipe.model.from};
-  if (!options.base.empty() && !process.files.exists(path_join(options.base, "config.json"))) {
-    process.err << "note: " << options.base
-                << " (model.from) is gone; config.json is written anew, "
-                << "without tokenizer\n";
-    options.base.clear();
-  }
+  HfExport options = options_of(process, recipe);
   options.dtype = wanted_type(process, line, options.base);
   options.shard_bytes = shard_size(line);
   export_model(process.files, checkpoint, recipe, out, options);
   process.out << out << ": step " << checkpoint.manifest().step << " of " << place << " in "
               << name_of(options.dtype) << "\n";
   return 0;
+}
+
+void export_run(Process& process, const Recipe& recipe) {
+  const std::string out = export_folder(recipe.train.folder);
+  const CheckpointReader checkpoint(process.files,
+                                    checkpoints_in(process.files, recipe.train.folder).back());
+  HfExport options = options_of(process, recipe);
+  options.dtype = wanted_type(process, {}, options.base);
+  options.replace = true;
+  export_model(process.files, checkpoint, recipe, out, options);
+  process.err << "train.export: " << out << " holds step " << checkpoint.manifest().step << " in "
+              << name_of(options.dtype) << "\n";
 }
 
 }  // namespace trireme

@@ -13,4 +13,8 @@ namespace trireme {
 int export_checkpoint(Process& process, const CommandLine& line, const std::string& folder,
                       const std::string& out);
 
+// What train.export asks for, at the end of a run: its newest checkpoint as the folder
+// export_folder(train.folder), instead of one that is there. Tells it on standard error.
+void export_run(Process& process, const Recipe& recipe);
+
 }  // namespace trireme

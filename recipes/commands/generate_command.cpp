@@ -1,10 +1,12 @@
-// trireme generate FOLDER [--prompt TEXT] [--tokens N] [--temperature T] [--top_k K] [--seed N]
+// trireme generate FOLDER [--prompt TEXT] [--chat] [--tokens N] [--temperature T] [--top_k K]
+// [--seed N]
 // [--section.key=value ...] [--json]: text from the newest good checkpoint of a run, or from a
 // Hugging Face model folder.
 #include <cmath>
 #include <ostream>
 
 #include "framework/base/error.h"
+#include "framework/data/chat_prompt.h"
 #include "recipes/cli/values.h"
 #include "recipes/commands/opened_model.h"
 #include "recipes/report/numbers.h"
@@ -16,6 +18,7 @@ namespace trireme {
 namespace {
 
 struct Request {
+  bool chat = false;  // the prompt is a user's message, and an answer is wanted
   std::string prompt = "\n";
   std::int64_t tokens = 200;
   SamplingOptions sampling{.temperature = 0.8, .top_k = 40, .seed = 1};
@@ -34,6 +37,7 @@ auto number_of(const CommandLine& line, const char* name, const Parse& parse, do
 Request request_of(const CommandLine& line) {
   Request request;
   const auto given = [&](const char* name) { return line.options.contains(name); };
+  request.chat = given("chat");
   if (given("prompt")) request.prompt = line.options.at("prompt");
   if (request.prompt.empty()) throw UsageError("--prompt is empty; give it some text");
   if (given("tokens"))
@@ -70,25 +74,30 @@ Generated generate(const OpenedModel& model, const Request& request) {
   const Tokenizer& tokenizer = *model.source.tokenizer;
   Generated made{.place = model.source.place, .step = model.source.step};
   std::vector<std::int32_t> ids;
-  if (model.source.start) ids.push_back(*model.source.start);
-  tokenizer.encode(request.prompt, ids);
+  if (request.chat) {
+    ids = chat_prompt(tokenizer, request.prompt);
+  } else {
+    if (model.source.start) ids.push_back(*model.source.start);
+    tokenizer.encode(request.prompt, ids);
+  }
   const std::int64_t window = recipe.batch.sequence;
   if (recipe.model.family == "mlp")
     check(std::ssize(ids) >= window, "--prompt has ", ids.size(),
           " tokens; model.family = mlp sees ", window, " at once and needs that many");
   SamplingOptions sampling = request.sampling;
-  sampling.ends = model.source.ends;
+  sampling.ends = request.chat ? model.source.answer_ends : model.source.ends;
   made.tokens = sample(model.engine, model.mesh, model.backend, ids, request.tokens, window,
                        std::min(recipe.model.vocab, tokenizer.vocabulary()), sampling);
   made.ended = std::ssize(made.tokens) < request.tokens;
-  made.text = added_text(tokenizer, std::move(ids), made.tokens, model.source.from_folder);
+  made.text =
+      added_text(tokenizer, std::move(ids), made.tokens, request.chat || model.source.from_folder);
   return made;
 }
 
 void tell(Process& process, const CommandLine& line, const Request& request,
           const Generated& made) {
   if (!line.options.contains("json")) {
-    process.out << printable(request.prompt + made.text) << "\n";
+    process.out << printable(request.chat ? made.text : request.prompt + made.text) << "\n";
     return;
   }
   std::string tokens;
@@ -105,7 +114,8 @@ int generate_command(Process& process, const CommandLine& line) {
   if (line.names.size() != 1)
     throw UsageError(
         "generate: needs the folder of a run with checkpoints, or a Hugging Face model folder: "
-        "trireme generate FOLDER [--prompt TEXT] [--tokens 200] [--temperature 0.8] [--top_k 40] "
+        "trireme generate FOLDER [--prompt TEXT] [--chat] [--tokens 200] [--temperature 0.8] "
+        "[--top_k 40] "
         "[--seed 1] [--json]");
   const Request request = request_of(line);
   Generated made;

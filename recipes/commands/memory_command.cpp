@@ -18,7 +18,9 @@ namespace {
 
 // A recipe is planned wherever this runs: no launcher is asked for, no data needed.
 Recipe planned_recipe(Process& process, const CommandLine& line, const std::string& file) {
-  RecipeInput input{.flags = line.flags, .environment = process.environment};
+  RecipeInput input{.flags = line.flags,
+                    .environment = process.environment,
+                    .model_keys_of = model_keys_reader(process.files)};
   if (!file.empty()) {
     if (process.files.status(file).kind != FileKind::kFile)
       throw UsageError(join("memory: there is no recipe file ", file));

@@ -4,12 +4,13 @@
 #include <ostream>
 
 #include "framework/base/error.h"
-#include "framework/base/json/json.h"
+#include "framework/data/chat_prompt.h"
 #include "recipes/cli/recipe_text.h"
 #include "recipes/cli/values.h"
 #include "recipes/commands/checkpoint_place.h"
 #include "recipes/commands/tokenizing.h"
 #include "recipes/huggingface/folder.h"
+#include "recipes/huggingface/generation_config.h"
 #include "recipes/train/model_start.h"
 #include "recipes/train/plan.h"
 #include "recipes/train/save_session.h"
@@ -98,6 +99,10 @@ ModelSource source_of(Process& process, Recipe recipe, std::string place, std::i
     source.start = start_id_of(*source.tokenizer);
     source.ends = end_ids_of(process.files, source.recipe.model.from);
   }
+  source.answer_ends = source.ends;
+  const std::vector<std::int32_t> learned = learned_ends(*source.tokenizer);
+  source.answer_ends.insert(source.answer_ends.end(), learned.begin(), learned.end());
+  if (source.from_folder && step > 0) source.ends = source.answer_ends;
   return source;
 }
 
@@ -188,22 +193,6 @@ void open_model(Process& process, const CommandLine& line, const std::string& fo
     passed_over += "passed over: " + damage + "\n";
   }
   fail(folder, ": no checkpoint is good:\n", passed_over);
-}
-
-std::vector<std::int32_t> end_ids_of(Files& files, const std::string& folder) {
-  for (const char* name : {"generation_config.json", "config.json"}) {
-    const std::string path = path_join(folder, name);
-    if (!files.exists(path)) continue;
-    const Json config = parse_json(read_whole(files, path), path);
-    const Json* ends = config.find("eos_token_id");
-    if (!ends || ends->is_null()) continue;
-    const std::string what = path + ": eos_token_id";
-    std::vector<std::int32_t> ids;
-    const Json::Array list = ends->is(Json::Kind::kArray) ? ends->array(what) : Json::Array{*ends};
-    for (const Json& id : list) ids.push_back(static_cast<std::int32_t>(id.integer(what)));
-    return ids;
-  }
-  return {};
 }
 
 std::optional<std::int32_t> start_id_of(const Tokenizer& tokenizer) {

@@ -28,7 +28,11 @@ struct ModelSource {
   // The model is a Hugging Face folder, or began in one (model.from).
   bool from_folder = false;
   std::optional<std::int32_t> start;  // what the tokenizer puts before a text, if from_folder
-  std::vector<std::int32_t> ends;     // end a text, as the folder says; empty if it says nothing
+  // End a text, as the folder says, and for a run that began in one as its export will say; empty
+  // if it says nothing.
+  std::vector<std::int32_t> ends;
+  // End an answer to a chat prompt: these, the tokenizer's end of text, and that of the template.
+  std::vector<std::int32_t> answer_ends;
 };
 
 // One rank's; all ranks do the same work.
@@ -46,9 +50,6 @@ using ModelWork = std::function<void(const OpenedModel&)>;
 void open_model(Process& process, const CommandLine& line, const std::string& folder,
                 const std::function<ModelWork(const ModelSource&)>& prepare);
 
-// eos_token_id of generation_config.json, else of config.json: a number or a list. Empty if neither
-// says one.
-std::vector<std::int32_t> end_ids_of(Files& files, const std::string& folder);
 // The id that the tokenizer puts before a text, if it puts one.
 std::optional<std::int32_t> start_id_of(const Tokenizer& tokenizer);
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "framework/base/error.h"
-#include "recipes/cli/parse.h"
 #include "recipes/huggingface/folder.h"
 
 namespace trireme {
@@ -45,23 +44,29 @@ std::vector<Option> options_of(const std::string& command) {
     for (const char* name : {"dtype", "shard_size"}) add(name, true);
   if (command == "evaluate")
     for (const char* name : {"task", "stride"}) add(name, true);
+  if (command == "generate") add("chat", false);
   if (command == "generate")
     for (const char* name : {"prompt", "tokens", "temperature", "top_k", "seed"}) add(name, true);
   return options;
+}
+
+std::function<ModelKeys(const std::string&)> model_keys_reader(Files& files) {
+  return [&files](const std::string& folder) {
+    const bool tokenizer = files.exists(path_join(folder, "tokenizer.json"));
+    return ModelKeys{path_join(folder, "config.json"), hf_model_of(files, folder).keys,
+                     tokenizer ? folder : ""};
+  };
 }
 
 Recipe recipe_of(Process& process, const CommandLine& line, bool needs_data) {
   if (line.names.size() > 1)
     throw UsageError(join(line.command, ": one recipe file, got ", line.names.size(),
                           " names: ", line.names[0], ", ", line.names[1], ", ..."));
-  RecipeInput input{
-      .flags = line.flags,
-      .environment = process.environment,
-      .under_launcher = process.under_launcher,
-      .needs_data = needs_data,
-      .model_keys_of = [&](const std::string& folder) {
-        return ModelKeys{path_join(folder, "config.json"), hf_model_of(process.files, folder).keys};
-      }};
+  RecipeInput input{.flags = line.flags,
+                    .environment = process.environment,
+                    .under_launcher = process.under_launcher,
+                    .needs_data = needs_data,
+                    .model_keys_of = model_keys_reader(process.files)};
   if (!line.names.empty()) {
     input.file = line.names[0];
     if (process.files.status(input.file).kind != FileKind::kFile)

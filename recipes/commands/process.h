@@ -13,6 +13,7 @@
 #include "framework/base/files.h"
 #include "framework/comm/communicator.h"
 #include "recipes/cli/command_line.h"
+#include "recipes/cli/parse.h"
 #include "recipes/report/console.h"
 
 namespace trireme {
@@ -51,6 +52,9 @@ int data_command(Process& process, const CommandLine& line);
 
 // Options of a subcommand that are no recipe keys, beside --json.
 std::vector<Option> options_of(const std::string& command);
+
+// What the folder of model.from says, for parse_recipe; reads with `files`, which must outlive it.
+std::function<ModelKeys(const std::string& folder)> model_keys_reader(Files& files);
 
 // The recipe file named on the line, with its flags and the environment. Throws UsageError.
 Recipe recipe_of(Process& process, const CommandLine& line, bool needs_data);

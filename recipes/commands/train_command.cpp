@@ -5,6 +5,7 @@
 #include "framework/backend/backend.h"
 #include "framework/base/error.h"
 #include "recipes/cli/recipe_text.h"
+#include "recipes/commands/export_command.h"
 #include "recipes/commands/memory_refusal.h"
 #include "recipes/commands/memory_text.h"
 #include "recipes/commands/process.h"
@@ -97,7 +98,7 @@ std::string next_steps(const CommandLine& line, const Recipe& recipe) {
   if (recipe.parallel.launch == "mpi")
     train = join("mpirun --bind-to none --oversubscribe -n ", recipe.parallel.ranks(), " ", train);
   const std::string text = recipe.data.tokens.empty() ? "" : " --data.tokens=";
-  const std::pair<std::string, std::string> steps[] = {
+  std::vector<std::pair<std::string, std::string>> steps = {
       {"cat " + shell_word(folder + "/report.json"), "memory and traffic of every rank"},
       {"tensorboard --logdir " + shell_word(folder), "curves"},
       {join(train, saved ? " --resume" : " --train.folder=" + shell_word(folder + "-longer"),
@@ -106,6 +107,10 @@ std::string next_steps(const CommandLine& line, const Recipe& recipe) {
       {join(train, text, " --train.folder=", shell_word(folder + "-own"), " --data.text=FILE"),
        "on your own text"},
       {"./trireme train --help", "every key of a recipe"}};
+  if (recipe.train.exports != "none")
+    steps.insert(steps.begin(),
+                 {"./trireme generate " + shell_word(export_folder(folder)) + " --prompt TEXT",
+                  "what it says now; --chat asks as a user"});
   std::size_t widest = 0;
   for (const auto& [command, purpose] : steps) widest = std::max(widest, command.size());
   std::string result = "Next steps\n";
@@ -117,7 +122,10 @@ std::string next_steps(const CommandLine& line, const Recipe& recipe) {
 
 void tell_end(Process& process, const CommandLine& line, const Recipe& recipe,
               const MemoryOutlook& memory, const TrainingEnd& end) {
+  const bool exports = recipe.train.exports != "none";
   if (end.complete) {
+    if (exports && !process.files.exists(export_folder(recipe.train.folder)))
+      export_run(process, recipe);
     process.out << join("The run in ", recipe.train.folder, " has its ", recipe.train.steps,
                         " steps already; --train.steps=", recipe.train.steps * 2,
                         " would go on with it.\n")
@@ -125,6 +133,7 @@ void tell_end(Process& process, const CommandLine& line, const Recipe& recipe,
     return;
   }
   write_report(process.files, recipe.train.folder + "/report.json", end.report);
+  if (exports && !end.stopped) export_run(process, recipe);
   if (line.options.contains("json")) {
     process.out << report_json(end.report) << std::flush;
     return;

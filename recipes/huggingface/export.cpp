@@ -7,6 +7,7 @@
 #include "framework/checkpoint/safetensors/safetensors_writer.h"
 #include "recipes/huggingface/config_write.h"
 #include "recipes/huggingface/folder.h"
+#include "recipes/huggingface/generation_config.h"
 
 namespace trireme {
 
@@ -14,10 +15,14 @@ namespace {
 
 constexpr std::int64_t kBlockBytes = std::int64_t{8} << 20;
 // What a folder has beside config and weights, as far as it has it.
-constexpr std::array kCompanions = {
-    "tokenizer.json",    "tokenizer_config.json", "special_tokens_map.json", "tokenizer.model",
-    "added_tokens.json", "chat_template.jinja",   "generation_config.json",  "vocab.json",
-    "merges.txt"};
+constexpr std::array kCompanions = {"tokenizer.json",
+                                    "tokenizer_config.json",
+                                    "special_tokens_map.json",
+                                    "tokenizer.model",
+                                    "added_tokens.json",
+                                    "chat_template.jinja",
+                                    "vocab.json",
+                                    "merges.txt"};
 
 // A tensor of the folder, and the logical ones that it is made of, by part.
 struct Fused {
@@ -188,6 +193,12 @@ void copy_companions(Files& files, const std::string& from, const std::string& t
   }
 }
 
+// What the model was trained with: its template goes with it. May be empty.
+std::string tokenizer_folder(Files& files, const Recipe& recipe, const std::string& base) {
+  const std::string& used = recipe.data.tokenizer;
+  return files.status(used).kind == FileKind::kDirectory ? used : base;
+}
+
 std::string name_of_folder(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   return path.substr(path.rfind('/') + 1);
@@ -220,7 +231,7 @@ DType stored_type(Files& files, const std::string& folder) {
 
 void export_model(Files& files, const CheckpointReader& checkpoint, const Recipe& recipe,
                   const std::string& to, const HfExport& options) {
-  check(!files.exists(to) ||
+  check(options.replace || !files.exists(to) ||
             (files.status(to).kind == FileKind::kDirectory && files.list(to).empty()),
         "export to ", to, ": it is there already; a new or empty folder is expected");
   const Json config = config_for(files, recipe, options);
@@ -231,14 +242,15 @@ void export_model(Files& files, const CheckpointReader& checkpoint, const Recipe
   files.make_directories(making);
   try {
     WeightFiles(files, checkpoint, making, options).write(tensors);
-    const std::string tokenizer = options.base.empty() ? recipe.data.tokenizer : options.base;
-    if (files.status(tokenizer).kind == FileKind::kDirectory)
-      copy_companions(files, tokenizer, making);
+    const std::string tokenizer = tokenizer_folder(files, recipe, options.base);
+    if (!tokenizer.empty()) copy_companions(files, tokenizer, making);
+    write_generation_config(files, options.base.empty() ? tokenizer : options.base, making,
+                            options.ends);
     write_whole_atomically(files, path_join(making, "README.md"),
                            model_card(recipe, checkpoint.manifest(), options));
     write_whole_atomically(files, path_join(making, "config.json"), to_text(config, 2) + "\n");
     files.sync_directory(making);
-    if (files.exists(to)) files.remove(to);
+    if (files.exists(to)) options.replace ? files.remove_all(to) : files.remove(to);
     files.rename(making, to);
     files.sync_directory(folder_of(to));
   } catch (...) {

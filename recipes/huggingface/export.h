@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "framework/base/dtype.h"
 #include "framework/checkpoint/checkpoint_reader.h"
@@ -19,11 +20,15 @@ struct HfExport {
   DType dtype = DType::kF32;                         // of the weights in the files
   std::int64_t shard_bytes = std::int64_t{5} << 30;  // of one file, at most one tensor more
   std::string base;                                  // folder the model came from; may be empty
+  std::vector<std::int32_t> ends;  // of texts and answers: generation_config.json has them
+  bool replace = false;            // what is at the place, once the new folder is whole
   std::function<void(std::int64_t done, std::int64_t all)> progress;  // bytes; may be empty
 };
 
-// `recipe`: resolved, of the run that made the checkpoint. Throws Error when no family of Hugging
-// Face's has such a model, when `to` exists and is not empty, or when the disk has no room.
+// `recipe`: resolved, of the run that made the checkpoint. Tokenizer and templates
+// are copied from its data.tokenizer, if that is a folder, else from options.base. Throws Error
+// when no family of Hugging Face's has such a model, when `to` exists, is not empty and is not to
+// be replaced, or when the disk has no room.
 void export_model(Files& files, const CheckpointReader& checkpoint, const Recipe& recipe,
                   const std::string& to, const HfExport& options);
 

@@ -76,6 +76,14 @@ void remove_checkpoints(Files& files, const std::string& path) {
   if (files.list(path).empty()) files.remove(path);
 }
 
+// With what a killed export left beside it.
+void remove_export(Files& files, const std::string& folder) {
+  const std::string name = kExportName;
+  for (const std::string& entry : files.list(folder))
+    if (entry == name || entry.starts_with(name + ".tmp-"))
+      files.remove_all(path_join(folder, entry));
+}
+
 }  // namespace
 
 std::int64_t steps_told(Files& files, const std::string& metrics_path) {
@@ -107,6 +115,7 @@ void keep_run_until(Files& files, const std::string& folder, std::int64_t step) 
 
 void remove_run(Files& files, const std::string& folder) {
   remove_checkpoints(files, checkpoints_folder(folder));
+  remove_export(files, folder);
   remove_scratch(files, path_join(folder, "offload"));
   remove_ends(files, folder);
   for (const std::string& name : files.list(folder))

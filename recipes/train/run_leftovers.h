@@ -11,6 +11,7 @@ namespace trireme {
 
 inline constexpr char kMetricsName[] = "metrics.jsonl";
 inline constexpr char kLogName[] = "log.txt";
+inline constexpr char kExportName[] = "model";  // a folder, of train.export
 
 // The step of the last whole line of a metrics file; 0 if there is none.
 std::int64_t steps_told(Files& files, const std::string& metrics_path);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
 #include <sstream>
 
@@ -152,10 +153,28 @@ void expect_text(const Recipe& recipe) {
                         "checkpoints; rename the file or folder, or write the recipe in UTF-8"));
 }
 
+std::string plain_place(const std::string& path) {
+  const std::string whole = std::filesystem::absolute(path).lexically_normal().string();
+  return whole.ends_with('/') ? whole.substr(0, whole.size() - 1) : whole;
+}
+
+// A run that begins anew removes what the earlier one exported.
+void expect_source_elsewhere(const Recipe& recipe) {
+  const std::string& from = recipe.model.from;
+  if (from.empty() || plain_place(from) != plain_place(export_folder(recipe.train.folder))) return;
+  throw UsageError(join("model.from = ", from,
+                        " is what a run in train.folder = ", recipe.train.folder,
+                        " exported, and would be replaced by this one; use another train.folder"));
+}
+
 }  // namespace
 
 std::string checkpoints_folder(const std::string& run_folder) {
   return path_join(run_folder, "checkpoints");
+}
+
+std::string export_folder(const std::string& run_folder) {
+  return path_join(run_folder, kExportName);
 }
 
 std::string recorded_recipe(const Recipe& recipe) {
@@ -175,6 +194,7 @@ EarlierRun earlier_run(Files& files, const std::string& run_folder) {
 RunStart begin_run(Files& files, const Recipe& recipe, const std::string& token_hash) {
   const std::string& folder = recipe.train.folder;
   expect_text(recipe);
+  expect_source_elsewhere(recipe);
   expect_a_choice(recipe, earlier_run(files, folder));
   if (!recipe.offload.folder.empty())
     const ScratchFolder probe(files, {.folder = recipe.offload.folder});

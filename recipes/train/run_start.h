@@ -37,6 +37,8 @@ struct EarlierRun {
 EarlierRun earlier_run(Files& files, const std::string& run_folder);
 
 std::string checkpoints_folder(const std::string& run_folder);
+// Of train.export.
+std::string export_folder(const std::string& run_folder);
 // As written into recipe.cfg and checkpoints: without this start's resume and restart.
 std::string recorded_recipe(const Recipe& recipe);
 

@@ -162,9 +162,8 @@ TEST(Keys, EveryKeyOfTheContractIsThere) {
        {"name", "lr", "beta1", "beta2", "eps", "momentum", "weight_decay", "clip", "schedule",
         "warmup", "min_lr", "label_smoothing"}},
       {"train",
-       {"steps", "seed", "folder", "log_every", "evaluate_every", "sample_every",
-        "checkpoint_every", "async_checkpoint", "keep", "resume", "restart", "max_skipped",
-        "check_replicas", "trace"}},
+       {"steps", "seed", "folder", "log_every", "evaluate_every", "sample_every",         "checkpoint_every", "async_checkpoint", "keep", "export", "resume",
+        "restart", "max_skipped", "check_replicas", "trace"}},
       {"device", {"kind", "memory"}}};
   for (const auto& [section, names] : contract)
     for (const auto& name : names) EXPECT_TRUE(find_key(section + "." + name)) << section << name;

@@ -1,0 +1,23 @@
+// How a model folder says where a text ends: eos_token_id of generation_config.json, which wins,
+// or of config.json.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "framework/base/files.h"
+
+namespace trireme {
+
+// eos_token_id of generation_config.json, else of config.json: a number or a list. Empty if neither
+// says one.
+std::vector<std::int32_t> end_ids_of(Files& files, const std::string& folder);
+
+// generation_config.json of `to`: that of `base` (may be empty, or without one) byte for byte if it
+// has all of `ends`; else with eos_token_id = what base says, then the ends that it lacks. Nothing
+// is written if there are no ends at all.
+void write_generation_config(Files& files, const std::string& base, const std::string& to,
+                             const std::vector<std::int32_t>& ends);
+
+}  // namespace trireme

@@ -1,0 +1,63 @@
+#include "recipes/huggingface/generation_config.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/faulty_files.h"
+
+namespace trireme::testing {
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+class GenerationConfig : public ::testing::Test {
+ protected:
+  void put(const std::string& name, const std::string& text) {
+    files_->make_directories(base_);
+    write_whole_atomically(*files_, path_join(base_, name), text);
+  }
+  // Empty if none was written.
+  std::string written(const Ids& ends, const std::string& base) {
+    files_->remove_all(to_);
+    files_->make_directories(to_);
+    write_generation_config(*files_, base, to_, ends);
+    const std::string path = path_join(to_, "generation_config.json");
+    return files_->exists(path) ? read_whole(*files_, path) : "";
+  }
+
+  TemporaryFolder folder_;
+  std::unique_ptr<Files> files_ = real_files();
+  const std::string base_ = folder_ / "base", to_ = folder_ / "to";
+};
+
+TEST_F(GenerationConfig, TheListWinsOverTheOneOfTheModel) {
+  put("config.json", R"({"eos_token_id": 5})");
+  EXPECT_EQ(end_ids_of(*files_, base_), (Ids{5}));
+  put("generation_config.json", R"({"eos_token_id": [5, 7]})");
+  EXPECT_EQ(end_ids_of(*files_, base_), (Ids{5, 7}));
+  put("generation_config.json", R"({"eos_token_id": null})");
+  EXPECT_EQ(end_ids_of(*files_, base_), (Ids{5}));
+}
+
+TEST_F(GenerationConfig, WhatHasAllEndsIsCopiedAsItIs) {
+  const std::string text = "{ \"eos_token_id\":[7,  2] }";
+  put("generation_config.json", text);
+  EXPECT_EQ(written({2}, base_), text);
+  EXPECT_EQ(written({}, base_), text);
+}
+
+TEST_F(GenerationConfig, EndsThatAreMissingComeLast) {
+  put("generation_config.json", R"({"do_sample": true, "eos_token_id": 2, "top_p": 0.9})");
+  EXPECT_EQ(written({2, 9}, base_),
+            "{\n  \"do_sample\": true,\n  \"eos_token_id\": [\n    2,\n    9\n  ],\n"
+            "  \"top_p\": 0.9\n}\n");
+}
+
+TEST_F(GenerationConfig, AFolderWithoutOneGetsOne) {
+  put("config.json", R"({"eos_token_id": [3]})");
+  EXPECT_EQ(written({9}, base_), "{\n  \"eos_token_id\": [\n    3,\n    9\n  ]\n}\n");
+  EXPECT_EQ(written({9}, ""), "{\n  \"eos_token_id\": [\n    9\n  ]\n}\n");
+  EXPECT_EQ(written({}, ""), "");
+}
+
+}  // namespace
+}  // namespace trireme::testing
