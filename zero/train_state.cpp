@@ -1,15 +1,28 @@
 #include "zero/train_state.h"
 
 #include <algorithm>
+#include <deque>
+#include <numeric>
+#include <utility>
 
 namespace trireme {
 
 namespace {
 
-constexpr std::int64_t kPieceElements = std::int64_t{1} << 20;
+constexpr std::int64_t kPieceElements = std::int64_t{2} << 20;
+// A checkpoint's blocks have a power of two of elements. Pieces that begin and end with such a
+// block, where rows allow it, spare reading one twice.
+constexpr std::int64_t kBlockElements = std::int64_t{1} << 18;
 
-// Calls visit(flat, rectangle) for parts of a run of at most kPieceElements: whole rows, or parts
-// of one row.
+// Rows of a piece.
+std::int64_t rows_of(std::int64_t columns) {
+  if (columns == 0) return 1;
+  const std::int64_t unit = kBlockElements / std::gcd(columns, kBlockElements);
+  if (unit * columns > 2 * kPieceElements) return kPieceElements / columns;
+  return std::max<std::int64_t>(1, kPieceElements / (unit * columns)) * unit;
+}
+
+// Calls visit(flat, rectangle) for parts of a run: whole rows, or parts of one row.
 template <typename Visit>
 void by_piece(const StateRun& run, const Visit& visit) {
   const std::int64_t columns = run.at.columns;
@@ -22,7 +35,7 @@ void by_piece(const StateRun& run, const Visit& visit) {
       }
     return;
   }
-  const std::int64_t step = columns == 0 ? run.at.rows : kPieceElements / columns;
+  const std::int64_t step = rows_of(columns);
   for (std::int64_t row = 0; row < run.at.rows; row += step) {
     const std::int64_t rows = std::min(step, run.at.rows - row);
     const std::int64_t at = run.flat.begin + row * columns;
@@ -39,17 +52,10 @@ class Loader {
   void values(std::size_t u) {
     const FlatHome master = optimizer_.array(u, "value");
     const FlatHome& weights = optimizer_.units()[u]->weights();
-    // Weights stay whole where masters are shards; where they are the same home, once is enough.
-    const bool apart = master.dtype() != weights.dtype();
     for (const StateRun& run : state_runs(*optimizer_.units()[u], weights.range()))
       by_piece(run, [&](Range flat, const Rectangle& at) {
-        const Tensor wide = read({run.tensor, "value"}, run.logical, at, master.dtype());
-        const Range own = intersect(flat, master.range());
-        if (!own.empty()) master.keep(own, wide.elements_at(own.begin - flat.begin, {own.size()}));
-        if (!apart) return;
-        const Tensor narrow = staging(flat.size(), weights.dtype());
-        host_.kernels()->cast(wide, narrow);
-        weights.keep(flat, narrow);
+        read({run.tensor, "value"}, run.logical, at, master.dtype(),
+             [this, master, &weights, flat](const Tensor& x) { keep(master, weights, flat, x); });
       });
   }
 
@@ -59,25 +65,60 @@ class Loader {
     for (const StateRun& run : state_runs(*optimizer_.units()[u], home.range())) {
       if (!run.trainable) continue;
       by_piece(run, [&](Range flat, const Rectangle& at) {
-        home.keep(flat, read({run.tensor, name}, run.logical, at, home.dtype()));
+        read({run.tensor, name}, run.logical, at, home.dtype(),
+             [home, flat](const Tensor& x) { home.keep(flat, x); });
       });
     }
   }
 
+  void finish() {
+    while (!begun_.empty()) finish_first();
+  }
+
  private:
+  using Keep = std::function<void(const Tensor& x)>;
+  // Being read. What reads dies before the memory that it fills.
+  struct Begun {
+    Tensor x;
+    Keep keep;
+    ArrayRead arrived;
+  };
+
   Tensor staging(std::int64_t elements, DType dtype) {
     return allocate_on_host(device_.shared_ledger(), {elements}, dtype, MemoryKind::kCommunication);
   }
-  Tensor read(const ArrayName& name, const Shape& logical, const Rectangle& at, DType dtype) {
-    const Tensor x = staging(at.elements(), dtype);
-    if (at.elements() > 0) source_(name, logical, at, dtype, x.data());
-    return x;
+  void read(const ArrayName& name, const Shape& logical, const Rectangle& at, DType dtype,
+            Keep keep) {
+    const std::int64_t elements = at.elements();
+    if (elements == 0) return;
+    begun_.push_back({staging(elements, dtype), std::move(keep), nullptr});
+    begun_.back().arrived = source_(name, logical, at, dtype, begun_.back().x.data());
+    ahead_ += elements;
+    while (begun_.size() > 2 && ahead_ > kPieceElements) finish_first();
+  }
+  void finish_first() {
+    Begun first = std::move(begun_.front());
+    begun_.pop_front();
+    ahead_ -= first.x.elements();
+    if (const ArrayRead arrived = std::exchange(first.arrived, nullptr)) arrived();
+    first.keep(first.x);
+  }
+  // Weights stay whole where masters are shards; where they are the same home, once is enough.
+  void keep(const FlatHome& master, const FlatHome& weights, Range flat, const Tensor& wide) {
+    const Range own = intersect(flat, master.range());
+    if (!own.empty()) master.keep(own, wide.elements_at(own.begin - flat.begin, {own.size()}));
+    if (master.dtype() == weights.dtype()) return;
+    const Tensor narrow = staging(flat.size(), weights.dtype());
+    host_.kernels()->cast(wide, narrow);
+    weights.keep(flat, narrow);
   }
 
   ZeroOptimizer& optimizer_;
   Backend& device_;
   Backend& host_;
   const ArraySource& source_;
+  std::deque<Begun> begun_;
+  std::int64_t ahead_ = 0;  // elements being read
 };
 
 }  // namespace
@@ -111,6 +152,7 @@ void load_state(ZeroOptimizer& optimizer, Backend& device, Backend& host,
   for (std::size_t u = 0; u < optimizer.units().size(); ++u)
     for (const std::string& name : optimizer.array_names())
       name == "value" ? loader.values(u) : loader.moment(u, name);
+  loader.finish();
   optimizer.flush();
 }
 

@@ -27,11 +27,15 @@ std::vector<StatePiece> pieces_to_save(const ZeroOptimizer& optimizer, bool save
 void read_piece(const ZeroOptimizer& optimizer, const StatePiece& piece, std::int64_t begin,
                 const Tensor& to);
 
-// Gives a rectangle of an array of the logical tensor of that shape, row-major, as `dtype`.
-using ArraySource = std::function<void(const ArrayName& name, const Shape& logical,
-                                       const Rectangle& at, DType dtype, void* out)>;
-// Replaces weights, masters and moments. Not collective; works in pieces of bounded size on the
-// host. `host` casts there.
+// Begins to give a rectangle of an array of the logical tensor of that shape, row-major, as
+// `dtype`. What it returns waits until all is there, and is called once; dropped uncalled, it waits
+// for whoever writes to `out`. Nothing: it is there.
+using ArrayRead = std::function<void()>;
+using ArraySource = std::function<ArrayRead(const ArrayName& name, const Shape& logical,
+                                            const Rectangle& at, DType dtype, void* out)>;
+// Replaces weights, masters and moments. Not collective; works in pieces of about 2 Mi elements on
+// the host, at most three at a time: while one is put in its place the next are being read. `host`
+// casts there.
 void load_state(ZeroOptimizer& optimizer, Backend& device, Backend& host,
                 const ArraySource& source);
 

@@ -64,7 +64,7 @@ class File {
   File& operator=(const File&) = delete;
 
   const std::string& path() const { return path_; }
-  // Do aligned transfers go past the page cache (kScratch, where the file system can)?
+  // Do aligned transfers go past the page cache (the direct modes, where the file system can)?
   virtual bool direct() const { return false; }
 
   // Exactly `bytes` bytes from `offset`; Error if the file ends before.
@@ -118,6 +118,9 @@ enum class OpenMode : std::uint8_t {
   kScratch,
   // As kCreate, for large files that are seldom read back soon: transfers as with kScratch.
   kCreateDirect,
+  // As kRead, for large files that are read once: such a transfer takes what is in the page cache
+  // from there, and else goes past it.
+  kReadDirect,
 };
 
 enum class FileKind : std::uint8_t { kMissing, kFile, kDirectory, kOther };

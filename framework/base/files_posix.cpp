@@ -6,6 +6,7 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -89,13 +90,16 @@ class PosixFile : public File {
     return outcome_of(::close(descriptor));
   }
 
+ protected:
+  int descriptor() const { return descriptor_; }
+
  private:
   int descriptor_;
 };
 
 // Such a file has two descriptors, since only whole aligned blocks may pass by the page cache:
 // the rest of a transfer after a short count, for instance, may not.
-class DirectFile final : public PosixFile {
+class DirectFile : public PosixFile {
  public:
   // `direct` < 0: the file system has no O_DIRECT.
   DirectFile(std::string path, int buffered, int direct)
@@ -128,13 +132,15 @@ class DirectFile final : public PosixFile {
     return buffered.error != 0 ? buffered : outcome;
   }
 
- private:
-  static constexpr std::int64_t kBlock = 4096;
-
+ protected:
   bool fits(const void* memory, std::int64_t bytes, std::int64_t offset) const {
     return direct_ && reinterpret_cast<std::uintptr_t>(memory) % kBlock == 0 &&
            bytes % kBlock == 0 && offset % kBlock == 0;
   }
+
+ private:
+  static constexpr std::int64_t kBlock = 4096;
+
   // Some file systems open a file for O_DIRECT and refuse its transfers, or want larger blocks.
   bool refused(const Outcome& outcome) {
     if (outcome.error == EINVAL) direct_ = false;
@@ -145,9 +151,24 @@ class DirectFile final : public PosixFile {
   std::atomic<bool> direct_;  // transfers may run on several threads
 };
 
+// Bytes that are in the page cache are not asked of the disk again.
+class ReadOnceFile final : public DirectFile {
+ public:
+  using DirectFile::DirectFile;
+
+  Outcome raw_read(void* into, std::int64_t bytes, std::int64_t offset) override {
+    if (fits(into, bytes, offset)) {
+      const iovec part{into, static_cast<std::size_t>(bytes)};
+      if (::preadv2(descriptor(), &part, 1, offset, RWF_NOWAIT) == bytes) return {bytes, 0};
+    }
+    return DirectFile::raw_read(into, bytes, offset);
+  }
+};
+
 int flags_of(OpenMode mode) {
   switch (mode) {
     case OpenMode::kRead:
+    case OpenMode::kReadDirect:
       return O_RDONLY | O_NONBLOCK;  // a pipe must not make the open wait
     case OpenMode::kCreate:
     case OpenMode::kScratch:
@@ -174,12 +195,18 @@ class PosixFiles final : public Files {
     if (descriptor.get() < 0) return {0, errno};
     if (mode == OpenMode::kScratch || mode == OpenMode::kCreateDirect)
       return finish_direct(path, descriptor, into);
-    auto file = std::make_unique<PosixFile>(path, descriptor.get());
-    const int number = descriptor.release();
     struct stat info = {};
-    if (::fstat(number, &info) != 0) return {0, errno};
+    if (::fstat(descriptor.get(), &info) != 0) return {0, errno};
     if (S_ISDIR(info.st_mode)) return {0, EISDIR};
-    into = std::move(file);
+    // Where that is not possible it is only slower.
+    Descriptor direct(mode == OpenMode::kReadDirect && S_ISREG(info.st_mode)
+                          ? ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC)
+                          : -1);
+    into = mode == OpenMode::kReadDirect
+               ? std::make_unique<ReadOnceFile>(path, descriptor.get(), direct.get())
+               : std::make_unique<PosixFile>(path, descriptor.get());
+    descriptor.release();
+    direct.release();
     return {};
   }
   Outcome raw_rename(const std::string& from, const std::string& to) override {

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <map>
+#include <new>
+#include <utility>
 
 #include "framework/base/error.h"
 #include "framework/base/storage/content_hash.h"
@@ -43,7 +46,29 @@ void calling_it_damage(const Work& work) {
   }
 }
 
-using Buffer = std::unique_ptr<std::byte[]>;
+constexpr std::int64_t kPage = 4096;  // what a transfer past the page cache must be a multiple of
+
+struct FreePages {
+  void operator()(std::byte* pages) const { ::operator delete (pages, std::align_val_t{kPage}); }
+};
+using Buffer = std::unique_ptr<std::byte, FreePages>;
+
+Buffer page_buffer(std::int64_t bytes) {
+  return Buffer(static_cast<std::byte*>(
+      ::operator new (static_cast<std::size_t>(bytes), std::align_val_t{kPage})));
+}
+
+// Whole pages, and what is left behind them out of a page of its own.
+void read_pages(File& file, std::byte* into, std::int64_t bytes, std::int64_t offset) {
+  const std::int64_t whole = offset % kPage == 0 ? bytes / kPage * kPage : bytes;
+  if (whole > 0) file.read(into, whole, offset);
+  if (whole == bytes) return;
+  alignas(kPage) std::byte page[kPage];
+  const std::int64_t rest = bytes - whole;
+  if (file.read_some(page, kPage, offset + whole) < rest)
+    file.read(page, rest, offset + whole);  // says where the file ends
+  std::memcpy(into + whole, page, static_cast<std::size_t>(rest));
+}
 
 // Elements of a part of a piece, as they follow each other in the piece's row-major order.
 struct Walk {
@@ -86,13 +111,14 @@ struct CheckpointReader::Impl {
 
   const Entry& entry(const ArrayName& name) const;
   std::unique_ptr<File> open(const StoredFile& file) const {
-    return files.open(path_join(folder, file.name), OpenMode::kRead);
+    return files.open(path_join(folder, file.name), OpenMode::kReadDirect);
   }
   void expect_files() const;  // all there, of their sizes
   std::string damage(const Place& place, std::int64_t block) const;
   // Is the block what was saved?
   bool read_block(File& file, const Place& place, std::int64_t block, std::byte* into) const;
-  void read_part(const Place& place, const Request& request) const;
+  struct Share;
+  ReadTeam::Work start_part(const Place& place, const Request& request) const;
   // Which places are in a file, in their order: so that disks read ahead.
   std::map<const StoredFile*, std::vector<Place>> places_by_file() const;
   enum class Depth : std::uint8_t { kAll, kGlance };
@@ -144,61 +170,89 @@ bool CheckpointReader::Impl::read_block(File& file, const Place& place, std::int
   const std::int64_t begin = block * kHashBlock;
   const std::int64_t bytes = std::min(kHashBlock, stored_bytes(*place.stored) - begin);
   const auto number = static_cast<std::size_t>(block);
-  file.read(into, bytes, place.stored->offset + begin);
+  read_pages(file, into, bytes, place.stored->offset + begin);
   const bool good = block_hash(into, bytes) == place.stored->hashes[number];
   if (good) verified[place.first_block + number] = true;
   return good;
 }
 
-void CheckpointReader::Impl::read_part(const Place& place, const Request& request) const {
-  const Rectangle& at = place.stored->piece.at;
-  const Rectangle part = intersect(at, request.at);
-  if (part.elements() == 0) return;
-  const DType stored = place.stored->piece.array.dtype;
-  const std::int64_t bytes = size_of(stored), out_bytes = size_of(request.dtype);
-  const Convert convert = converter(stored, request.dtype);
-  const auto file = open(*place.file);
-  const Walk walk{at.columns, part.column - at.column, part.column - at.column + part.columns};
+// A request's share of one stored piece, block by block.
+struct CheckpointReader::Impl::Share {
+  const Impl& reader;
+  std::shared_ptr<File> file;
+  Place place;
+  Request request;
+  Rectangle part;
+  Convert convert;
+
+  const Rectangle& at() const { return place.stored->piece.at; }
+  DType stored() const { return place.stored->piece.array.dtype; }
+  std::int64_t per_block() const { return kHashBlock / size_of(stored()); }
+  Walk walk() const {
+    const std::int64_t begin = part.column - at().column;
+    return {at().columns, begin, begin + part.columns};
+  }
   // Whole rows of both follow each other without gaps: one run.
-  const bool flat = part.columns == at.columns && part.columns == request.at.columns;
-  const std::int64_t first = (part.row - at.row) * at.columns + walk.begin;
-  const std::int64_t last = (part.row - at.row + part.rows - 1) * at.columns + walk.end;
-  const std::int64_t per_block = kHashBlock / bytes;
-  const std::int64_t all = at.elements();
-  const auto place_of = [&](std::int64_t e) {  // in `out`, in elements
-    return (at.row + e / at.columns - request.at.row) * request.at.columns +
-           (at.column + e % at.columns - request.at.column);
-  };
-  const auto read_one = [&](std::int64_t block) {
-    const std::int64_t block_begin = block * per_block;
-    const std::int64_t block_end = std::min(all, block_begin + per_block);
-    const std::int64_t begin = walk.from(std::max(first, block_begin));
-    const std::int64_t end = walk.until(std::min(last, block_end));
-    if (begin >= end) return;
-    // A block that is wanted as it lies there goes straight to its place.
-    const bool straight =
-        flat && stored == request.dtype && begin == block_begin && end == block_end;
-    const bool known = verified[place.first_block + static_cast<std::size_t>(block)];
-    const std::int64_t base = known ? begin : block_begin;
-    Buffer buffer;
-    if (!straight)
-      buffer = std::make_unique_for_overwrite<std::byte[]>(
-          static_cast<std::size_t>(((known ? end : block_end) - base) * bytes));
-    std::byte* into = straight ? request.out + place_of(begin) * out_bytes : buffer.get();
-    if (known)
-      file->read(into, (end - begin) * bytes, place.stored->offset + begin * bytes);
-    else if (!read_block(*file, place, block, into))
-      throw DamagedCheckpoint(damage(place, block));
-    if (straight) return;
-    for (std::int64_t e = begin; e < end;) {
-      const std::int64_t run = flat ? end - e : std::min(end - e, walk.end - e % at.columns);
-      convert(into + (e - base) * bytes, request.out + place_of(e) * out_bytes, run);
-      e = walk.from(e + run);
-    }
-  };
-  const std::int64_t first_block = first / per_block;
-  team.run((last + per_block - 1) / per_block - first_block,
-           [&](std::int64_t i) { read_one(first_block + i); });
+  bool flat() const { return part.columns == at().columns && part.columns == request.at.columns; }
+  std::int64_t first() const { return (part.row - at().row) * at().columns + walk().begin; }
+  std::int64_t last() const {
+    return (part.row - at().row + part.rows - 1) * at().columns + walk().end;
+  }
+  std::byte* place_of(std::int64_t e) const {
+    const std::int64_t row = at().row + e / at().columns - request.at.row;
+    const std::int64_t column = at().column + e % at().columns - request.at.column;
+    return request.out + (row * request.at.columns + column) * size_of(request.dtype);
+  }
+  void read(std::int64_t block) const;
+  void copy(const std::byte* from, std::int64_t base, std::int64_t begin, std::int64_t end) const;
+};
+
+void CheckpointReader::Impl::Share::read(std::int64_t block) const {
+  const std::int64_t bytes = size_of(stored());
+  const std::int64_t block_begin = block * per_block();
+  const std::int64_t block_end = std::min(at().elements(), block_begin + per_block());
+  const std::int64_t begin = walk().from(std::max(first(), block_begin));
+  const std::int64_t end = walk().until(std::min(last(), block_end));
+  if (begin >= end) return;
+  // A block that is wanted as it lies there goes straight to its place.
+  if (flat() && stored() == request.dtype && begin == block_begin && end == block_end) {
+    if (!reader.read_block(*file, place, block, place_of(begin)))
+      throw DamagedCheckpoint(reader.damage(place, block));
+    return;
+  }
+  const bool known = reader.verified[place.first_block + static_cast<std::size_t>(block)];
+  const std::int64_t page = kPage / bytes;
+  const std::int64_t from = known ? begin / page * page : block_begin;
+  const std::int64_t until = known ? end : block_end;
+  const Buffer buffer = page_buffer((until - from) * bytes);
+  if (known)
+    read_pages(*file, buffer.get(), (until - from) * bytes, place.stored->offset + from * bytes);
+  else if (!reader.read_block(*file, place, block, buffer.get()))
+    throw DamagedCheckpoint(reader.damage(place, block));
+  copy(buffer.get(), from, begin, end);
+}
+
+// `from` holds the piece's elements from `base` on.
+void CheckpointReader::Impl::Share::copy(const std::byte* from, std::int64_t base,
+                                         std::int64_t begin, std::int64_t end) const {
+  for (std::int64_t e = begin; e < end;) {
+    const std::int64_t run = flat() ? end - e : std::min(end - e, walk().end - e % at().columns);
+    convert(from + (e - base) * size_of(stored()), place_of(e), run);
+    e = walk().from(e + run);
+  }
+}
+
+ReadTeam::Work CheckpointReader::Impl::start_part(const Place& place,
+                                                  const Request& request) const {
+  const StoredPiece& stored = *place.stored;
+  const Rectangle part = intersect(stored.piece.at, request.at);
+  if (part.elements() == 0) return {};
+  const auto share =
+      std::make_shared<const Share>(Share{*this, open(*place.file), place, request, part,
+                                          converter(stored.piece.array.dtype, request.dtype)});
+  const std::int64_t per_block = share->per_block(), first_block = share->first() / per_block;
+  return team.start((share->last() + per_block - 1) / per_block - first_block,
+                    [share, first_block](std::int64_t i) { share->read(first_block + i); });
 }
 
 std::map<const StoredFile*, std::vector<CheckpointReader::Impl::Place>>
@@ -230,7 +284,7 @@ void CheckpointReader::Impl::verify_file(const StoredFile& stored, const std::ve
   }
   try {
     const auto file = open(stored);
-    const Buffer buffer = std::make_unique_for_overwrite<std::byte[]>(kHashBlock);
+    const Buffer buffer = page_buffer(kHashBlock);
     for (const Place& place : places) {
       const auto blocks = static_cast<std::int64_t>(place.stored->hashes.size());
       std::int64_t block = 0;
@@ -252,7 +306,7 @@ void CheckpointReader::Impl::verify_unread(const StoredFile& stored,
   for (const Place& place : places)
     team.run(std::ssize(place.stored->hashes), [&](std::int64_t block) {
       if (verified[place.first_block + static_cast<std::size_t>(block)]) return;
-      const Buffer buffer = std::make_unique_for_overwrite<std::byte[]>(kHashBlock);
+      const Buffer buffer = page_buffer(kHashBlock);
       if (!read_block(*file, place, block, buffer.get()))
         throw DamagedCheckpoint(damage(place, block));
     });
@@ -300,14 +354,23 @@ void CheckpointReader::expect_shape(const ArrayName& name, const Shape& shape) c
         stored, ", the model wants ", shape);
 }
 
-void CheckpointReader::read(const ArrayName& name, const Rectangle& at, DType dtype,
-                            void* out) const {
+CheckpointReader::Reading CheckpointReader::start_read(const ArrayName& name, const Rectangle& at,
+                                                       DType dtype, void* out) const {
   const Impl::Entry& found = impl_->entry(name);
   check_piece({found.array, at}, "checkpoint " + impl_->folder);
   converter(found.array.dtype, dtype);  // throws for the caller's mistake
   const Impl::Request request{at, dtype, static_cast<std::byte*>(out)};
+  Reading reading;
   calling_it_damage([&] {
-    for (const Impl::Place& place : found.places) impl_->read_part(place, request);
+    for (const Impl::Place& place : found.places)
+      reading.parts_.push_back(impl_->start_part(place, request));
+  });
+  return reading;
+}
+
+void CheckpointReader::Reading::wait() {
+  calling_it_damage([&] {
+    for (ReadTeam::Work& part : parts_) part.wait();
   });
 }
 

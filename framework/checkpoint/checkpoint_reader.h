@@ -17,6 +17,7 @@
 
 #include "framework/base/error.h"
 #include "framework/checkpoint/manifest.h"
+#include "framework/checkpoint/read_team.h"
 
 namespace trireme {
 
@@ -40,9 +41,24 @@ class CheckpointReader {
   bool has(const ArrayName& name) const;
   // Throws Error naming tensor and both shapes when the checkpoint's differs from `shape`.
   void expect_shape(const ArrayName& name, const Shape& shape) const;
+  // A read under way, which the caller may leave to the helpers while it does something else.
+  // Dropping it waits for nobody but those who write to `out`.
+  class Reading {
+   public:
+    void wait();
+
+   private:
+    friend class CheckpointReader;
+    std::vector<ReadTeam::Work> parts_;
+  };
   // The rectangle, row-major, converted to `dtype` (to nearest even, once; the same type keeps
-  // every bit). After an Error `out` holds anything.
-  void read(const ArrayName& name, const Rectangle& at, DType dtype, void* out) const;
+  // every bit). After an Error `out` holds anything. Large blocks are read past the page cache,
+  // unless they are in it, where `out` and the rectangle begin on a page (4096 bytes).
+  void read(const ArrayName& name, const Rectangle& at, DType dtype, void* out) const {
+    start_read(name, at, dtype, out).wait();
+  }
+  [[nodiscard]] Reading start_read(const ArrayName& name, const Rectangle& at, DType dtype,
+                                   void* out) const;
   // Reads and compares every byte of every file; returns a sentence per damaged file or piece, all
   // of them.
   std::vector<std::string> verify() const;

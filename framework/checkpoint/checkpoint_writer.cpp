@@ -1,6 +1,7 @@
 #include "framework/checkpoint/checkpoint_writer.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -72,8 +73,10 @@ struct CheckpointWriter::Impl {
   }
 
   void create(std::vector<Piece> pieces);
-  void write_whole_block(std::size_t index, std::int64_t block, const std::byte* bytes,
-                         std::int64_t count);
+  // Index in `stored.pieces`; throws unless these elements are inside the piece.
+  std::size_t piece_of(std::size_t index, std::int64_t begin, std::int64_t count) const;
+  void write_whole_block(std::size_t index, std::int64_t block, std::int64_t bytes,
+                         const Fill& fill);
   Block take(std::size_t index, std::int64_t block, std::int64_t within);
   void give_back(std::size_t index, std::int64_t block, Block state);
   void settle(std::size_t index, std::int64_t block, std::uint64_t hash);
@@ -116,14 +119,30 @@ void CheckpointWriter::Impl::create(std::vector<Piece> pieces) {
   if (file->direct()) behind = std::make_unique<WriteBehind>(*file, kHashBlock);
 }
 
+std::size_t CheckpointWriter::Impl::piece_of(std::size_t index, std::int64_t begin,
+                                             std::int64_t count) const {
+  check(index < stored_index.size(), "write ", path, ": it has ", stored_index.size(),
+        " pieces, none has the number ", index);
+  const std::size_t found = stored_index[index];
+  if (count == 0) return found;
+  const Piece& piece = stored.pieces[found].piece;
+  const std::int64_t elements = piece.at.elements();
+  check(begin >= 0 && count > 0 && begin <= elements && count <= elements - begin, "write ", path,
+        ": ", describe(piece.array.name), ": elements ", begin, " to ", begin + count,
+        " are not inside a piece of ", elements);
+  return found;
+}
+
 void CheckpointWriter::Impl::write_whole_block(std::size_t index, std::int64_t block,
-                                               const std::byte* bytes, std::int64_t count) {
+                                               std::int64_t bytes, const Fill& fill) {
   const std::int64_t offset = stored.pieces[index].offset + block * kHashBlock;
-  if (behind && count >= kAlignment)
-    return behind->write(bytes, count, offset,
+  if (behind && bytes >= kAlignment)
+    return behind->write(bytes, offset, fill,
                          [this, index, block](std::uint64_t hash) { settle(index, block, hash); });
-  file->write(bytes, count, offset);
-  settle(index, block, block_hash(bytes, count));
+  const auto memory = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(bytes));
+  fill(memory.get());
+  file->write(memory.get(), bytes, offset);
+  settle(index, block, block_hash(memory.get(), bytes));
 }
 
 CheckpointWriter::Impl::Block CheckpointWriter::Impl::take(std::size_t index, std::int64_t block,
@@ -180,21 +199,29 @@ CheckpointWriter::CheckpointWriter(Files& files, const std::string& folder, cons
 
 CheckpointWriter::~CheckpointWriter() = default;
 
+void CheckpointWriter::fill(std::size_t index, std::int64_t begin, std::int64_t count,
+                            const Fill& fill) {
+  const std::size_t stored = impl_->piece_of(index, begin, count);
+  if (count == 0) return;
+  const Piece& piece = impl_->stored.pieces[stored].piece;
+  const std::int64_t per_block = kHashBlock / size_of(piece.array.dtype);
+  check(begin % per_block == 0 && count == std::min(per_block, piece.at.elements() - begin),
+        "write ", impl_->path, ": ", describe(piece.array.name), ": elements ", begin, " to ",
+        begin + count, " are no whole block");
+  const std::int64_t block = begin / per_block;
+  impl_->take(stored, block, 0);
+  impl_->write_whole_block(stored, block, count * size_of(piece.array.dtype), fill);
+}
+
 void CheckpointWriter::write(std::size_t index, std::int64_t begin, std::int64_t count,
                              const void* data) {
   Impl& impl = *impl_;
-  check(index < impl.stored_index.size(), "write ", impl.path, ": it has ",
-        impl.stored_index.size(), " pieces, none has the number ", index);
+  const std::size_t stored = impl.piece_of(index, begin, count);
   if (count == 0) return;
-  const std::size_t stored = impl.stored_index[index];
   const StoredPiece& to = impl.stored.pieces[stored];
-  const std::int64_t elements = to.piece.at.elements();
-  check(begin >= 0 && count > 0 && begin <= elements && count <= elements - begin, "write ",
-        impl.path, ": ", describe(to.piece.array.name), ": elements ", begin, " to ", begin + count,
-        " are not inside a piece of ", elements);
   const std::int64_t width = size_of(to.piece.array.dtype);
   const auto* bytes = static_cast<const std::byte*>(data);
-  const std::int64_t all = elements * width;
+  const std::int64_t all = to.piece.at.elements() * width;
   const std::int64_t end = (begin + count) * width;
   for (std::int64_t at = begin * width; at < end;) {
     const std::int64_t block = at / kHashBlock;
@@ -203,7 +230,9 @@ void CheckpointWriter::write(std::size_t index, std::int64_t begin, std::int64_t
     const std::int64_t part = std::min(end, block_end) - at;
     Impl::Block state = impl.take(stored, block, at - block_begin);
     if (part == block_end - block_begin) {
-      impl.write_whole_block(stored, block, bytes, part);
+      impl.write_whole_block(stored, block, part, [&](void* into) {
+        std::memcpy(into, bytes, static_cast<std::size_t>(part));
+      });
     } else {
       impl.file->write(bytes, part, to.offset + at);
       state.hash.update(bytes, part);

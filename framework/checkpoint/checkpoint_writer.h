@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -51,6 +52,10 @@ class CheckpointWriter {
   // finish(). Every element exactly once; calls for one piece may come in any order if `begin` is a
   // multiple of kHashBlock bytes, else in order.
   void write(std::size_t index, std::int64_t begin, std::int64_t count, const void* data);
+  // The same for one whole block: `begin` is a multiple of kHashBlock bytes, `count` a block's or
+  // up to the end. `fill` puts the elements where it is told to, which spares a copy.
+  using Fill = std::function<void(void* block)>;
+  void fill(std::size_t index, std::int64_t begin, std::int64_t count, const Fill& fill);
   // Throws Error when an element was not written. Syncs.
   StoredFile finish();
 

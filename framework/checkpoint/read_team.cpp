@@ -1,9 +1,35 @@
 #include "framework/checkpoint/read_team.h"
 
-#include <exception>
+#include <algorithm>
 #include <utility>
 
 namespace trireme {
+
+struct ReadTeam::Work::Jobs {
+  Job job;
+  std::int64_t count = 0, next = 0, running = 0;
+  std::int64_t failed = 0;  // number of the job that threw `failure`
+  std::exception_ptr failure;
+};
+
+ReadTeam::Work& ReadTeam::Work::operator=(Work&& other) noexcept {
+  if (this == &other) return *this;
+  if (jobs_) team_->finish(jobs_, false);
+  team_ = other.team_;
+  jobs_ = std::move(other.jobs_);
+  return *this;
+}
+
+ReadTeam::Work::~Work() {
+  if (jobs_) team_->finish(jobs_, false);
+}
+
+void ReadTeam::Work::wait() {
+  if (!jobs_) return;
+  const std::shared_ptr<Jobs> jobs = std::exchange(jobs_, nullptr);
+  team_->finish(jobs, true);
+  if (jobs->failure) std::rethrow_exception(jobs->failure);
+}
 
 ReadTeam::ReadTeam(int helpers) {
   try {
@@ -24,56 +50,59 @@ void ReadTeam::stop() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void ReadTeam::run(std::int64_t jobs, const Job& job) {
-  std::unique_lock lock(mutex_);
-  if (busy_ || jobs < 2 || threads_.empty()) {
-    lock.unlock();
-    for (std::int64_t i = 0; i < jobs; ++i) job(i);
-    return;
+ReadTeam::Work ReadTeam::start(std::int64_t jobs, Job job) {
+  auto started = std::make_shared<Jobs>();
+  started->job = std::move(job);
+  started->count = jobs;
+  if (jobs > 0 && !threads_.empty()) {
+    const std::lock_guard lock(mutex_);
+    started_.push_back(started);
+    changed_.notify_all();
   }
-  busy_ = true;
-  job_ = &job;
-  next_ = 0;
-  jobs_ = jobs;
-  changed_.notify_all();
-  take_jobs(lock);
-  changed_.wait(lock, [this] { return running_ == 0; });
-  busy_ = false;
-  if (const std::exception_ptr failure = std::exchange(failure_, nullptr))
-    std::rethrow_exception(failure);
+  return Work(*this, std::move(started));
 }
 
 void ReadTeam::help() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return stopping_ || next_ < jobs_; });
+    changed_.wait(lock, [this] { return stopping_ || !started_.empty(); });
     if (stopping_) return;
-    take_jobs(lock);
+    const std::shared_ptr<Jobs> first = started_.front();
+    take(first, lock);
   }
 }
 
 // A job before the failed one may still be running: the least number decides.
-void ReadTeam::take_jobs(std::unique_lock<std::mutex>& lock) {
-  while (next_ < jobs_) {
-    const std::int64_t mine = next_++;
-    const Job& job = *job_;
-    ++running_;
-    lock.unlock();
-    std::exception_ptr failure;
-    try {
-      job(mine);
-    } catch (...) {
-      failure = std::current_exception();
-    }
-    lock.lock();
-    --running_;
-    if (failure && (!failure_ || mine < failed_)) {
-      failure_ = failure;
-      failed_ = mine;
-    }
-    if (failure) next_ = jobs_;
+void ReadTeam::take(const std::shared_ptr<Jobs>& jobs, std::unique_lock<std::mutex>& lock) {
+  const std::int64_t mine = jobs->next++;
+  if (jobs->next >= jobs->count) std::erase(started_, jobs);
+  ++jobs->running;
+  lock.unlock();
+  std::exception_ptr failure;
+  try {
+    jobs->job(mine);
+  } catch (...) {
+    failure = std::current_exception();
   }
-  if (running_ == 0) changed_.notify_all();
+  lock.lock();
+  --jobs->running;
+  if (failure) {
+    if (!jobs->failure || mine < jobs->failed) {
+      jobs->failure = failure;
+      jobs->failed = mine;
+    }
+    jobs->next = jobs->count;
+    std::erase(started_, jobs);
+  }
+  if (jobs->running == 0 && jobs->next >= jobs->count) changed_.notify_all();
+}
+
+void ReadTeam::finish(const std::shared_ptr<Jobs>& jobs, bool take_part) {
+  std::unique_lock lock(mutex_);
+  while (take_part && jobs->next < jobs->count) take(jobs, lock);
+  jobs->next = jobs->count;
+  std::erase(started_, jobs);
+  changed_.wait(lock, [&] { return jobs->running == 0; });
 }
 
 }  // namespace trireme

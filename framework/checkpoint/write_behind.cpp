@@ -1,6 +1,5 @@
 #include "framework/checkpoint/write_behind.h"
 
-#include <cstring>
 #include <new>
 #include <utility>
 
@@ -61,10 +60,23 @@ std::byte* WriteBehind::take() {
   return block;
 }
 
-void WriteBehind::write(const void* from, std::int64_t bytes, std::int64_t offset,
+void WriteBehind::give_back(std::byte* block) {
+  {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(block);
+  }
+  freed_.notify_all();
+}
+
+void WriteBehind::write(std::int64_t bytes, std::int64_t offset, const Fill& fill,
                         Written written) {
   std::byte* block = take();
-  std::memcpy(block, from, static_cast<std::size_t>(bytes));
+  try {
+    fill(block);
+  } catch (...) {
+    give_back(block);
+    throw;
+  }
   {
     const std::lock_guard lock(mutex_);
     jobs_.push_back({block, bytes, offset, std::move(written)});

@@ -34,9 +34,11 @@ class WriteBehind {
 
   // Told the XXH3-64 of a block that was written, by one of the threads. Throws nothing.
   using Written = std::function<void(std::uint64_t hash)>;
-  // Copies `bytes` (at most a block's), to be written at `offset`. Waits for a block. Throws what
-  // an earlier write threw.
-  void write(const void* from, std::int64_t bytes, std::int64_t offset, Written written);
+  // Puts `bytes` bytes into the memory given, which is aligned to a page. May throw.
+  using Fill = std::function<void(void* block)>;
+  // Waits for a block and has it filled with `bytes` (at most a block's), to be written at
+  // `offset`. Throws what `fill` or an earlier write threw.
+  void write(std::int64_t bytes, std::int64_t offset, const Fill& fill, Written written);
   // Until all is written; throws what a write threw.
   void drain();
 
@@ -52,6 +54,7 @@ class WriteBehind {
   };
 
   std::byte* take();
+  void give_back(std::byte* block);
   void work();
   void stop();
 

@@ -16,13 +16,14 @@ std::string read_own(const SaveRank& r, const HfFolder& folder) {
   std::set<std::string> asked;
   load_state(r.engine.optimizer(), r.backend, r.host,
              [&](const ArrayName& name, const Shape& logical, const Rectangle& at, DType dtype,
-                 void* out) {
+                 void* out) -> ArrayRead {
                if (name.array == "value") {
                  asked.insert(name.tensor);
                  folder.read(name.tensor, logical, at, dtype, out);
                } else {
                  std::memset(out, 0, static_cast<std::size_t>(at.elements() * size_of(dtype)));
                }
+               return nullptr;
              });
   std::string lines;
   for (const std::string& name : asked) lines += name + "\n";

@@ -99,8 +99,11 @@ bool SaveSession::write_next() try {
 }
 
 void SaveSession::open_reader(std::int64_t step) {
-  // Ranks read at the same time anyway: helpers for the threads that are left.
-  const int threads = std::max(1, threads_ - static_cast<int>(pieces_.size()) + 1);
+  // Ranks read at the same time anyway: helpers for the threads that are left, and as many as a
+  // disk wants requests at a time.
+  constexpr int kRequests = 4;
+  const int left = threads_ - static_cast<int>(pieces_.size()) + 1;
+  const int threads = threads_ == 1 ? 1 : std::max(kRequests, left);
   reader_ = std::make_unique<CheckpointReader>(files_, folder_.folder_of(step), threads);
 }
 
@@ -115,10 +118,11 @@ void write_own(const SaveRank& r, const std::vector<StatePiece>& pieces) {
     const std::int64_t all = pieces[i].flat.size(), step = kHashBlock / size_of(dtype);
     for (std::int64_t at = 0; at < all; at += step) {
       const std::int64_t count = std::min(step, all - at);
-      const Tensor block =
-          allocate_on_host(r.backend.shared_ledger(), {count}, dtype, MemoryKind::kCommunication);
-      read_piece(r.engine.optimizer(), pieces[i], at, block);
-      r.session->writer()->write(first + i, at, count, block.data());
+      r.session->writer()->fill(first + i, at, count, [&](void* block) {
+        auto memory = std::make_shared<Storage>(block, count * size_of(dtype), nullptr);
+        read_piece(r.engine.optimizer(), pieces[i], at,
+                   Tensor(std::move(memory), 0, {count}, dtype));
+      });
     }
   }
 }
@@ -167,9 +171,11 @@ std::string read_own(const SaveRank& r) {
   std::set<ArrayName> asked;
   load_state(r.engine.optimizer(), r.backend, r.host,
              [&](const ArrayName& name, const Shape& logical, const Rectangle& at, DType dtype,
-                 void* out) {
+                 void* out) -> ArrayRead {
                if (asked.insert(name).second) reader.expect_shape(name, logical);
-               reader.read(name, at, dtype, out);
+               const auto reading = std::make_shared<CheckpointReader::Reading>(
+                   reader.start_read(name, at, dtype, out));
+               return [reading] { reading->wait(); };
              });
   std::string lines;
   for (const ArrayName& name : asked) lines += name.tensor + " " + name.array + "\n";

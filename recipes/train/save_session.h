@@ -8,7 +8,8 @@
 //   save: pieces are named, room is checked, each process makes its file, ranks write their own
 //   elements side by side, each process syncs its file, rank 0 commits the manifest.
 //
-// Memory: one hash block per rank on the host, and on a disk tier a tile; no copy of the state.
+// Memory: the writer's blocks (write_behind.h), three pieces of a load, and on a disk tier a tile;
+// no copy of the state.
 // With a copy of it, training need not wait: background_save.h.
 #pragma once
 
@@ -27,8 +28,8 @@ namespace trireme {
 // Of one process. Thread-safe as said at the members.
 class SaveSession {
  public:
-  // `ranks` of this process and the number of the first; `threads` of all of them together, which
-  // read checkpoints.
+  // `ranks` of this process and the number of the first; `threads` of all of them together. With
+  // one, a checkpoint is read by it alone, in order; else by some more, which wait for the disk.
   SaveSession(Files& files, std::string folder, int first_rank, int ranks, int threads = 1);
 
   CheckpointFolder& folder() { return folder_; }  // rank 0's only

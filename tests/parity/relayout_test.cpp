@@ -49,13 +49,14 @@ class Saved {
     rank.engine.optimizer().restore(progress_);
     load_state(rank.engine.optimizer(), rank.backend, *host,
                [&](const ArrayName& name, const Shape& logical, const Rectangle& at, DType dtype,
-                   void* out) {
+                   void* out) -> ArrayRead {
                  const Whole& whole = arrays_.at(name);
                  check(whole.shape == logical && dtype == DType::kF64, "no such array");
                  const std::int64_t columns = logical.dims() < 2 ? 1 : logical[1];
                  for (std::int64_t i = 0; i < at.elements(); ++i)
                    static_cast<double*>(out)[i] = whole.values[static_cast<std::size_t>(
                        (at.row + i / at.columns) * columns + at.column + i % at.columns)];
+                 return nullptr;
                });
   }
   bool operator==(const Saved& other) const { return arrays_ == other.arrays_; }

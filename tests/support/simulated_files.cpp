@@ -52,7 +52,7 @@ class SimulatedFile final : public File {
     if (owner_.matches(owner_.troubles_.broken, path())) return EIO;
     return open_ ? 0 : EBADF;
   }
-  bool writable() const { return mode_ != OpenMode::kRead; }
+  bool writable() const { return mode_ != OpenMode::kRead && mode_ != OpenMode::kReadDirect; }
   // offset < 0: at the end, where a file opened for appending always writes.
   Outcome put(const char* what, const void* from, std::int64_t bytes, std::int64_t offset);
 
@@ -282,7 +282,8 @@ Outcome SimulatedFiles::raw_open(const std::string& path, OpenMode mode,
   if (at.parent == nullptr && at.node == nullptr) return {0, missing(at)};
   if (fresh && at.node != nullptr) return {0, EEXIST};
   if (at.node != nullptr && at.node->folder) return {0, EISDIR};
-  if (at.node == nullptr && mode == OpenMode::kRead) return {0, ENOENT};
+  if (at.node == nullptr && (mode == OpenMode::kRead || mode == OpenMode::kReadDirect))
+    return {0, ENOENT};
   if (open_now_ >= troubles_.open_files) return {0, EMFILE};
   if (at.node == nullptr) {
     at.node = std::make_shared<DiskNode>();
