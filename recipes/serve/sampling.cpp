@@ -1,0 +1,185 @@
+#include "recipes/serve/sampling.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <unordered_map>
+
+#include "framework/base/error.h"
+
+namespace trireme {
+
+namespace {
+
+constexpr std::size_t kBlock = 64;
+
+// Index of the largest element, the first of equals. Error where one is NaN or +infinity, or all
+// are -infinity: a model that diverged says nothing.
+std::size_t largest_of(std::span<const float> x) {
+  float best = -std::numeric_limits<float>::infinity();
+  std::size_t block = 0;
+  bool nan = false;
+  for (std::size_t at = 0; at < x.size(); at += kBlock) {
+    const std::size_t end = std::min(x.size(), at + kBlock);
+    float most = x[at];
+    bool bad = false;
+    for (std::size_t i = at; i < end; ++i) {
+      most = x[i] > most ? x[i] : most;
+      bad |= x[i] != x[i];
+    }
+    nan |= bad;
+    if (most > best) {
+      best = most;
+      block = at;
+    }
+  }
+  check(!nan && std::isfinite(best), "the model's logits are not finite");
+  for (std::size_t i = block;; ++i)
+    if (x[i] == best) return i;
+}
+
+double log_sum_exp(std::span<const float> x, double largest) {
+  double sum = 0;
+  for (const float v : x) sum += std::exp(static_cast<double>(v) - largest);
+  return largest + std::log(sum);
+}
+
+void penalize(std::vector<float>& x, const Sampling& s, const SamplingContext& c) {
+  const auto at = [&](std::int32_t id) -> float& { return x[static_cast<std::size_t>(id)]; };
+  const auto known = [&](std::int32_t id) { return id >= 0 && id < std::ssize(x); };
+  if (s.repetition_penalty != 1) {
+    std::vector<std::int32_t> seen(c.prompt.begin(), c.prompt.end());
+    seen.insert(seen.end(), c.output.begin(), c.output.end());
+    std::sort(seen.begin(), seen.end());
+    seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
+    const auto by = static_cast<float>(s.repetition_penalty);
+    for (const std::int32_t id : seen)
+      if (known(id)) at(id) = at(id) > 0 ? at(id) / by : at(id) * by;
+  }
+  if (s.presence_penalty == 0 && s.frequency_penalty == 0) return;
+  std::unordered_map<std::int32_t, int> counts;
+  for (const std::int32_t id : c.output) ++counts[id];
+  for (const auto& [id, count] : counts)
+    if (known(id)) at(id) -= static_cast<float>(s.presence_penalty + s.frequency_penalty * count);
+}
+
+struct Candidate {
+  std::int32_t id;
+  double weight;  // exp((logit - largest) / temperature)
+};
+
+bool likelier(const Candidate& a, const Candidate& b) {
+  return a.weight != b.weight ? a.weight > b.weight : a.id < b.id;
+}
+
+// min_p, top_k, top_p. What is left, in any order.
+std::vector<Candidate> candidates_of(std::span<const float> x, double largest, const Sampling& s) {
+  std::vector<Candidate> all;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double weight = std::exp((static_cast<double>(x[i]) - largest) / s.temperature);
+    if (weight > 0 && weight >= s.min_p) all.push_back({static_cast<std::int32_t>(i), weight});
+  }
+  if (s.top_k > 0 && s.top_k < std::ssize(all)) {
+    std::nth_element(all.begin(), all.begin() + s.top_k, all.end(), likelier);
+    all.resize(static_cast<std::size_t>(s.top_k));
+  }
+  if (s.top_p >= 1) return all;
+  const double total = std::accumulate(all.begin(), all.end(), 0.0,
+                                       [](double sum, const auto& c) { return sum + c.weight; });
+  const auto less = [](const Candidate& a, const Candidate& b) { return likelier(b, a); };
+  std::make_heap(all.begin(), all.end(), less);
+  double sum = 0;
+  auto end = all.end();
+  while (end != all.begin() && (end == all.end() || sum < s.top_p * total)) {
+    std::pop_heap(all.begin(), end, less);
+    sum += (--end)->weight;
+  }
+  return {end, all.end()};
+}
+
+std::int32_t draw(std::vector<Candidate> left, double uniform) {
+  std::sort(left.begin(), left.end(),
+            [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
+  double rest = uniform * std::accumulate(left.begin(), left.end(), 0.0,
+                                          [](double sum, const auto& c) { return sum + c.weight; });
+  for (const Candidate& c : left)
+    if ((rest -= c.weight) < 0) return c.id;
+  return left.back().id;
+}
+
+}  // namespace
+
+RngKey sampling_key(std::uint64_t seed, std::uint64_t choice) {
+  return key_from_seed(seed).child("serve").child(choice);
+}
+
+ChosenToken logprobs_of(std::span<const float> logits, std::int32_t id, int count) {
+  const double largest = logits[largest_of(logits)];
+  const double norm = log_sum_exp(logits, largest);
+  const auto logprob = [&](std::int32_t i) {
+    return static_cast<float>(logits[static_cast<std::size_t>(i)] - norm);
+  };
+  ChosenToken told{.id = id, .logprob = logprob(id)};
+  if (count <= 0) return told;
+  std::vector<std::int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto n = std::min<std::ptrdiff_t>(count, std::ssize(order));
+  std::partial_sort(order.begin(), order.begin() + n, order.end(),
+                    [&](std::int32_t a, std::int32_t b) {
+                      const float x = logits[static_cast<std::size_t>(a)],
+                                  y = logits[static_cast<std::size_t>(b)];
+                      return x != y ? x > y : a < b;
+                    });
+  for (std::ptrdiff_t i = 0; i < n; ++i)
+    told.top.push_back(
+        {order[static_cast<std::size_t>(i)], logprob(order[static_cast<std::size_t>(i)])});
+  return told;
+}
+
+ChosenToken choose_token(std::span<const float> logits, const Sampling& s,
+                         const SamplingContext& c) {
+  std::vector<float> changed;
+  std::span<const float> x = logits;
+  const bool penalties =
+      s.repetition_penalty != 1 || s.presence_penalty != 0 || s.frequency_penalty != 0;
+  if (penalties || !s.bias.empty() || !c.masked.empty()) {
+    static_cast<void>(largest_of(logits));
+    changed.assign(logits.begin(), logits.end());
+    for (const std::int32_t id : c.masked)
+      if (id >= 0 && id < std::ssize(changed))
+        changed[static_cast<std::size_t>(id)] = -std::numeric_limits<float>::infinity();
+    for (const auto& [id, bias] : s.bias)
+      changed[static_cast<std::size_t>(id)] += static_cast<float>(bias);
+    penalize(changed, s, c);
+    x = changed;
+  }
+  const std::size_t best = largest_of(x);
+  auto id = static_cast<std::int32_t>(best);
+  if (!s.greedy())
+    id = draw(candidates_of(x, x[best], s),
+              random_uniform(sampling_key(s.seed, c.choice), c.output.size()));
+  return s.logprobs < 0 ? ChosenToken{.id = id} : logprobs_of(logits, id, s.logprobs);
+}
+
+void check_sampling(const Sampling& s, std::int64_t vocab) {
+  const auto within = [](const char* name, double value, double least, double most) {
+    check(value >= least && value <= most, name, " = ", value, ": expected ", least, " to ", most);
+  };
+  within("temperature", s.temperature, 0, 1000);
+  check(s.top_k >= -1, "top_k = ", s.top_k, ": expected a count, or 0 or -1 for all");
+  check(s.top_p > 0 && s.top_p <= 1, "top_p = ", s.top_p, ": expected more than 0 and at most 1");
+  within("min_p", s.min_p, 0, 1);
+  check(s.repetition_penalty > 0 && s.repetition_penalty <= 1000,
+        "repetition_penalty = ", s.repetition_penalty, ": expected more than 0 and at most 1000");
+  within("presence_penalty", s.presence_penalty, -2, 2);
+  within("frequency_penalty", s.frequency_penalty, -2, 2);
+  within("logprobs", s.logprobs, -1, 20);
+  for (const auto& [id, bias] : s.bias) {
+    check(id >= 0 && id < vocab, "logit_bias: token ", id, " is none of the ", vocab,
+          " of the vocabulary");
+    within("logit_bias", bias, -100, 100);
+  }
+}
+
+}  // namespace trireme

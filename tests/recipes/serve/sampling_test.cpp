@@ -1,0 +1,147 @@
+#include "recipes/serve/sampling.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "framework/base/error.h"
+
+namespace trireme::test {
+namespace {
+
+const std::vector<float> kLogits{2, 1, 0, -1};
+constexpr double kP[] = {.6439, .2369, .0871, .0321};
+
+// Shares of the tokens in many draws.
+std::map<std::int32_t, double> shares(const Sampling& s, const std::vector<float>& logits = kLogits,
+                                      std::vector<std::int32_t> prompt = {}) {
+  constexpr int kDraws = 20000;
+  std::map<std::int32_t, double> counts;
+  for (int i = 0; i < kDraws; ++i) {
+    Sampling mine = s;
+    mine.seed = static_cast<std::uint64_t>(i);
+    counts[choose_token(logits, mine, {.prompt = prompt}).id] += 1.0 / kDraws;
+  }
+  return counts;
+}
+std::set<std::int32_t> kept(const Sampling& s) {
+  std::set<std::int32_t> ids;
+  for (const auto& [id, share] : shares(s)) ids.insert(id);
+  return ids;
+}
+
+TEST(Sampling, DrawsAsTheSoftmaxSays) {
+  const auto got = shares({});
+  for (int i = 0; i < 4; ++i) EXPECT_NEAR(got.at(i), kP[i], 0.012);
+}
+
+TEST(Sampling, TheVectorsOfTheTable) {
+  EXPECT_EQ(kept({.top_p = 0.7}), (std::set<std::int32_t>{0, 1}));
+  EXPECT_EQ(kept({.top_p = 0.64}), (std::set<std::int32_t>{0}));
+  EXPECT_EQ(kept({.min_p = 0.2}), (std::set<std::int32_t>{0, 1}));
+  EXPECT_EQ(kept({.top_k = 3}), (std::set<std::int32_t>{0, 1, 2}));
+  EXPECT_EQ(kept({.top_k = 3, .top_p = 0.7}), (std::set<std::int32_t>{0, 1}));
+  // Penalty 2 with history {0, 3} makes [1, 1, 0, -2] of [2, 1, 0, -1].
+  const auto got = shares({.repetition_penalty = 2}, kLogits, {0, 3, 3});
+  const double sum = 2 * std::exp(1) + 1 + std::exp(-2);
+  EXPECT_NEAR(got.at(0), std::exp(1) / sum, 0.012);
+  EXPECT_NEAR(got.at(1), std::exp(1) / sum, 0.012);
+  EXPECT_NEAR(got.at(3), std::exp(-2) / sum, 0.006);
+}
+
+TEST(Sampling, GreedyAtItsEdges) {
+  const std::vector<float> tied{1, 3, 3, 2};
+  for (const Sampling& s : {Sampling{.temperature = 0}, Sampling{.temperature = 1e-9},
+                            Sampling{.temperature = 0, .seed = 99}})
+    EXPECT_EQ(choose_token(tied, s, {}).id, 1);
+  EXPECT_EQ(choose_token(kLogits, {.top_p = 1e-9}, {}).id, 0);
+  EXPECT_EQ(kept({.top_k = 1'000'000'000}).size(), 4u);
+  EXPECT_EQ(kept({.top_k = -1}).size(), 4u);
+}
+
+TEST(Sampling, BiasPenaltiesAndMask) {
+  const Sampling greedy{.temperature = 0};
+  Sampling biased = greedy;
+  biased.bias = {{3, 100}, {1, -100}};
+  EXPECT_EQ(choose_token(kLogits, biased, {}).id, 3);
+  Sampling present = greedy;
+  present.presence_penalty = 1.5;
+  const std::vector<std::int32_t> output{0, 0};
+  EXPECT_EQ(choose_token(kLogits, present, {.output = output}).id, 1);
+  EXPECT_EQ(choose_token(kLogits, present, {.prompt = output}).id, 0);  // output only
+  Sampling frequent = greedy;
+  frequent.frequency_penalty = 0.6;
+  EXPECT_EQ(choose_token(kLogits, frequent, {.output = output}).id, 1);  // 2 - 2 x 0.6 < 1
+  const std::vector<std::int32_t> masked{0, 1};
+  EXPECT_EQ(choose_token(kLogits, greedy, {.masked = masked}).id, 2);
+}
+
+TEST(Sampling, ADrawIsAFunctionOfSeedChoiceAndPosition) {
+  std::vector<float> flat(1000, 0.0f);
+  const auto draw = [&](std::uint64_t seed, std::uint64_t choice, std::size_t position) {
+    const std::vector<std::int32_t> output(position, 5);
+    return choose_token(flat, {.seed = seed}, {.output = output, .choice = choice}).id;
+  };
+  EXPECT_EQ(draw(1, 0, 0), draw(1, 0, 0));
+  EXPECT_NE(draw(1, 0, 0), draw(1, 1, 0));
+  EXPECT_NE(draw(1, 0, 0), draw(1, 0, 1));
+  EXPECT_NE(draw(1, 0, 0), draw(2, 0, 0));
+}
+
+TEST(Sampling, LogprobsAreTheModelsOwn) {
+  const ChosenToken told =
+      choose_token(kLogits, {.temperature = 0.1, .top_k = 1, .bias = {{2, 50}}, .logprobs = 2}, {});
+  EXPECT_EQ(told.id, 2);
+  EXPECT_NEAR(told.logprob, std::log(kP[2]), 1e-3);
+  ASSERT_EQ(told.top.size(), 2u);
+  EXPECT_EQ(told.top[0].id, 0);
+  EXPECT_NEAR(told.top[1].logprob, std::log(kP[1]), 1e-3);
+}
+
+TEST(Sampling, LogitsThatAreNoNumbersAreAnError) {
+  const float nan = std::numeric_limits<float>::quiet_NaN(),
+              infinity = std::numeric_limits<float>::infinity();
+  for (std::size_t size : {4u, 200u})
+    for (const float bad : {nan, infinity})
+      for (std::size_t at = 0; at < size; at += size / 4) {
+        std::vector<float> logits(size, 1.0f);
+        logits[at] = bad;
+        EXPECT_THROW(choose_token(logits, {.temperature = 0}, {}), Error);
+        EXPECT_THROW(choose_token(logits, {.bias = {{0, 1}}}, {}), Error);
+      }
+  const std::vector<float> none(70, -infinity);
+  EXPECT_THROW(choose_token(none, {}, {}), Error);
+}
+
+TEST(Sampling, FieldsOutsideTheirRangeAreNamed) {
+  const auto refused = [](const Sampling& s, const std::string& field) {
+    try {
+      check_sampling(s, 10);
+      ADD_FAILURE() << field;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(field), std::string::npos) << error.what();
+    }
+  };
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  check_sampling({}, 10);
+  refused({.temperature = -1}, "temperature");
+  refused({.temperature = nan}, "temperature");
+  refused({.top_k = -2}, "top_k");
+  refused({.top_p = 0}, "top_p");
+  refused({.top_p = 1.1}, "top_p");
+  refused({.top_p = nan}, "top_p");
+  refused({.min_p = -0.1}, "min_p");
+  refused({.repetition_penalty = 0}, "repetition_penalty");
+  refused({.presence_penalty = 2.1}, "presence_penalty");
+  refused({.frequency_penalty = -2.1}, "frequency_penalty");
+  refused({.bias = {{10, 1}}}, "logit_bias");
+  refused({.bias = {{-1, 1}}}, "logit_bias");
+  refused({.bias = {{1, 101}}}, "logit_bias");
+  refused({.logprobs = 21}, "logprobs");
+}
+
+}  // namespace
+}  // namespace trireme::test
