@@ -29,7 +29,8 @@ constexpr std::array<Command, 14> kCommands{{
     {"data", "data show RECIPE|info FILE", "show what a run learns, count tokens", true},
     {"tokenizer", "tokenizer train|show ...", "make a tokenizer, or show the tokens of a text",
      true},
-    {"bench", "bench", "measure this machine", false},
+    {"bench", "bench FOLDER [--pp 512] [--tg 128]", "measure how fast a model reads and writes",
+     true},
     {"doctor", "doctor", "look at this machine: CPU, memory, MPI, disk, versions", true},
 }};
 

@@ -47,6 +47,8 @@ std::vector<Option> options_of(const std::string& command) {
   if (command == "generate") add("chat", false);
   if (command == "generate")
     for (const char* name : {"prompt", "tokens", "temperature", "top_k", "seed"}) add(name, true);
+  if (command == "bench")
+    for (const char* name : {"pp", "tg", "batch", "depth", "repeat"}) add(name, true);
   return options;
 }
 
