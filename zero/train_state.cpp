@@ -14,6 +14,18 @@ constexpr std::int64_t kPieceElements = std::int64_t{2} << 20;
 // block, where rows allow it, spare reading one twice.
 constexpr std::int64_t kBlockElements = std::int64_t{1} << 18;
 
+constexpr std::int64_t kSpareElements = std::int64_t{1} << 18;  // worth keeping
+
+// What is copied or cast at once: backends wake no other thread for so little. Those are needed by
+// whoever moves bytes from and to the disk meanwhile.
+constexpr std::int64_t kPartElements = std::int64_t{1} << 14;
+
+template <typename Visit>
+void by_part(Range whole, const Visit& visit) {
+  for (std::int64_t at = whole.begin; at < whole.end; at += kPartElements)
+    visit(Range{at, std::min(at + kPartElements, whole.end)});
+}
+
 // Rows of a piece.
 std::int64_t rows_of(std::int64_t columns) {
   if (columns == 0) return 1;
@@ -55,7 +67,9 @@ class Loader {
     for (const StateRun& run : state_runs(*optimizer_.units()[u], weights.range()))
       by_piece(run, [&](Range flat, const Rectangle& at) {
         read({run.tensor, "value"}, run.logical, at, master.dtype(),
-             [this, master, &weights, flat](const Tensor& x) { keep(master, weights, flat, x); });
+             [this, master, &weights, flat](const Tensor& x) {
+               keep_value(master, weights, flat, x);
+             });
       });
   }
 
@@ -66,7 +80,7 @@ class Loader {
       if (!run.trainable) continue;
       by_piece(run, [&](Range flat, const Rectangle& at) {
         read({run.tensor, name}, run.logical, at, home.dtype(),
-             [home, flat](const Tensor& x) { home.keep(flat, x); });
+             [home, flat](const Tensor& x) { keep(home, flat, flat.begin, x); });
       });
     }
   }
@@ -79,7 +93,8 @@ class Loader {
   using Keep = std::function<void(const Tensor& x)>;
   // Being read. What reads dies before the memory that it fills.
   struct Begun {
-    Tensor x;
+    Tensor memory;
+    Tensor x;  // the part of it that is used
     Keep keep;
     ArrayRead arrived;
   };
@@ -91,7 +106,8 @@ class Loader {
             Keep keep) {
     const std::int64_t elements = at.elements();
     if (elements == 0) return;
-    begun_.push_back({staging(elements, dtype), std::move(keep), nullptr});
+    const Tensor memory = spare(elements, dtype);
+    begun_.push_back({memory, memory.elements_at(0, {elements}), std::move(keep), nullptr});
     begun_.back().arrived = source_(name, logical, at, dtype, begun_.back().x.data());
     ahead_ += elements;
     while (begun_.size() > 2 && ahead_ > kPieceElements) finish_first();
@@ -102,21 +118,47 @@ class Loader {
     ahead_ -= first.x.elements();
     if (const ArrayRead arrived = std::exchange(first.arrived, nullptr)) arrived();
     first.keep(first.x);
+    if (first.memory.elements() >= kSpareElements) spare_.push_back(std::move(first.memory));
+  }
+  // Memory that has been used before, if it is large enough: new pages cost as much as reading into
+  // them. There is never more of it than was in use at a time.
+  Tensor spare(std::int64_t elements, DType dtype) {
+    if (elements < kSpareElements) return staging(elements, dtype);
+    const auto smaller = [](const Tensor& a, const Tensor& b) { return a.bytes() < b.bytes(); };
+    std::sort(spare_.begin(), spare_.end(), smaller);
+    const auto fits = std::find_if(spare_.begin(), spare_.end(), [&](const Tensor& x) {
+      return x.dtype() == dtype && x.elements() >= elements;
+    });
+    if (fits == spare_.end()) {
+      if (!spare_.empty()) spare_.erase(spare_.begin());
+      return staging(elements, dtype);
+    }
+    Tensor found = std::move(*fits);
+    spare_.erase(fits);
+    return found;
+  }
+  // Elements `part` of `home`, out of x, which begins with element `first`.
+  static void keep(const FlatHome& home, Range part, std::int64_t first, const Tensor& x) {
+    by_part(part,
+            [&](Range some) { home.keep(some, x.elements_at(some.begin - first, {some.size()})); });
   }
   // Weights stay whole where masters are shards; where they are the same home, once is enough.
-  void keep(const FlatHome& master, const FlatHome& weights, Range flat, const Tensor& wide) {
-    const Range own = intersect(flat, master.range());
-    if (!own.empty()) master.keep(own, wide.elements_at(own.begin - flat.begin, {own.size()}));
+  void keep_value(const FlatHome& master, const FlatHome& weights, Range flat, const Tensor& wide) {
+    keep(master, intersect(flat, master.range()), flat.begin, wide);
     if (master.dtype() == weights.dtype()) return;
-    const Tensor narrow = staging(flat.size(), weights.dtype());
-    host_.kernels()->cast(wide, narrow);
-    weights.keep(flat, narrow);
+    const Tensor narrow = staging(std::min(kPartElements, flat.size()), weights.dtype());
+    by_part(flat, [&](Range some) {
+      const Tensor part = narrow.elements_at(0, {some.size()});
+      host_.kernels()->cast(wide.elements_at(some.begin - flat.begin, {some.size()}), part);
+      weights.keep(some, part);
+    });
   }
 
   ZeroOptimizer& optimizer_;
   Backend& device_;
   Backend& host_;
   const ArraySource& source_;
+  std::vector<Tensor> spare_;
   std::deque<Begun> begun_;
   std::int64_t ahead_ = 0;  // elements being read
 };
@@ -143,7 +185,9 @@ std::vector<StatePiece> pieces_to_save(const ZeroOptimizer& optimizer, bool save
 void read_piece(const ZeroOptimizer& optimizer, const StatePiece& piece, std::int64_t begin,
                 const Tensor& to) {
   const std::int64_t at = piece.flat.begin + begin;
-  optimizer.array(piece.unit, piece.piece.array.name.array).fetch({at, at + to.elements()}, to);
+  const FlatHome home = optimizer.array(piece.unit, piece.piece.array.name.array);
+  by_part({at, at + to.elements()},
+          [&](Range some) { home.fetch(some, to.elements_at(some.begin - at, {some.size()})); });
 }
 
 void load_state(ZeroOptimizer& optimizer, Backend& device, Backend& host,

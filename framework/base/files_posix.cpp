@@ -6,9 +6,10 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -137,10 +138,9 @@ class DirectFile : public PosixFile {
     return direct_ && reinterpret_cast<std::uintptr_t>(memory) % kBlock == 0 &&
            bytes % kBlock == 0 && offset % kBlock == 0;
   }
+  static constexpr std::int64_t kBlock = 4096;  // a page, too: of other sizes mmap refuses some
 
  private:
-  static constexpr std::int64_t kBlock = 4096;
-
   // Some file systems open a file for O_DIRECT and refuse its transfers, or want larger blocks.
   bool refused(const Outcome& outcome) {
     if (outcome.error == EINVAL) direct_ = false;
@@ -151,17 +151,35 @@ class DirectFile : public PosixFile {
   std::atomic<bool> direct_;  // transfers may run on several threads
 };
 
-// Bytes that are in the page cache are not asked of the disk again.
+// Bytes that are in the page cache are not asked of the disk again. To try to read them from there
+// without waiting would make the kernel read ahead what is then read past the cache as well.
 class ReadOnceFile final : public DirectFile {
  public:
   using DirectFile::DirectFile;
 
   Outcome raw_read(void* into, std::int64_t bytes, std::int64_t offset) override {
-    if (fits(into, bytes, offset)) {
-      const iovec part{into, static_cast<std::size_t>(bytes)};
-      if (::preadv2(descriptor(), &part, 1, offset, RWF_NOWAIT) == bytes) return {bytes, 0};
-    }
+    if (fits(into, bytes, offset) && is_cached(bytes, offset))
+      return PosixFile::raw_read(into, bytes, offset);
     return DirectFile::raw_read(into, bytes, offset);
+  }
+
+ private:
+  bool is_cached(std::int64_t bytes, std::int64_t offset) const {
+    const auto length = static_cast<std::size_t>(bytes);
+    void* const view = ::mmap(nullptr, length, PROT_READ, MAP_SHARED, descriptor(), offset);
+    if (view == MAP_FAILED) return false;
+    std::array<unsigned char, 64> pages;
+    bool all = true;
+    constexpr std::int64_t kStep = std::int64_t{std::tuple_size_v<decltype(pages)>} * kBlock;
+    for (std::int64_t at = 0; all && at < bytes; at += kStep) {
+      const std::int64_t part = std::min(kStep, bytes - at);
+      all = ::mincore(static_cast<std::byte*>(view) + at, static_cast<std::size_t>(part),
+                      pages.data()) == 0 &&
+            std::all_of(pages.begin(), pages.begin() + part / kBlock,
+                        [](unsigned char page) { return (page & 1) != 0; });
+    }
+    ::munmap(view, length);
+    return all;
   }
 };
 

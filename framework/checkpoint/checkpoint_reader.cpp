@@ -58,16 +58,22 @@ Buffer page_buffer(std::int64_t bytes) {
       ::operator new (static_cast<std::size_t>(bytes), std::align_val_t{kPage})));
 }
 
-// Whole pages, and what is left behind them out of a page of its own.
+// A window of less than two pages, which begins with a page, and copies its part of it.
+void read_in_window(File& file, std::byte* into, std::int64_t bytes, std::int64_t offset) {
+  alignas(kPage) std::byte window[2 * kPage];
+  const std::int64_t lead = offset % kPage;
+  if (file.read_some(window, 2 * kPage, offset - lead) < lead + bytes)
+    file.read(into, bytes, offset);  // says where the file ends
+  std::memcpy(into, window + lead, static_cast<std::size_t>(bytes));
+}
+
+// Whole pages go straight to their place, what is left behind them through a window, and so does
+// what is smaller than a page. Other parts that begin inside a page go through the page cache.
 void read_pages(File& file, std::byte* into, std::int64_t bytes, std::int64_t offset) {
+  if (bytes < kPage) return read_in_window(file, into, bytes, offset);
   const std::int64_t whole = offset % kPage == 0 ? bytes / kPage * kPage : bytes;
-  if (whole > 0) file.read(into, whole, offset);
-  if (whole == bytes) return;
-  alignas(kPage) std::byte page[kPage];
-  const std::int64_t rest = bytes - whole;
-  if (file.read_some(page, kPage, offset + whole) < rest)
-    file.read(page, rest, offset + whole);  // says where the file ends
-  std::memcpy(into + whole, page, static_cast<std::size_t>(rest));
+  file.read(into, whole, offset);
+  if (whole < bytes) read_in_window(file, into + whole, bytes - whole, offset + whole);
 }
 
 // Elements of a part of a piece, as they follow each other in the piece's row-major order.

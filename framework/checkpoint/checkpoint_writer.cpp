@@ -141,7 +141,10 @@ void CheckpointWriter::Impl::write_whole_block(std::size_t index, std::int64_t b
                          [this, index, block](std::uint64_t hash) { settle(index, block, hash); });
   const auto memory = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(bytes));
   fill(memory.get());
-  file->write(memory.get(), bytes, offset);
+  if (behind)
+    behind->write_late(memory.get(), bytes, offset);
+  else
+    file->write(memory.get(), bytes, offset);
   settle(index, block, block_hash(memory.get(), bytes));
 }
 

@@ -11,13 +11,7 @@ namespace trireme {
 namespace {
 
 constexpr std::int64_t kPage = 4096;
-
-// Whole pages go past the page cache, what is left behind them goes through it.
-void write_pages(File& file, const std::byte* from, std::int64_t bytes, std::int64_t offset) {
-  const std::int64_t whole = bytes / kPage * kPage;
-  if (whole > 0) file.write(from, whole, offset);
-  if (whole < bytes) file.write(from + whole, bytes - whole, offset + whole);
-}
+constexpr std::int64_t kMostLate = std::int64_t{1} << 20;
 
 }  // namespace
 
@@ -84,10 +78,47 @@ void WriteBehind::write(std::int64_t bytes, std::int64_t offset, const Fill& fil
   wanted_.notify_one();
 }
 
+void WriteBehind::write_late(const void* from, std::int64_t bytes, std::int64_t offset) {
+  const auto* first = static_cast<const std::byte*>(from);
+  bool many = false;
+  {
+    const std::lock_guard lock(mutex_);
+    late_bytes_.insert(late_bytes_.end(), first, first + bytes);
+    late_.push_back({bytes, offset});
+    many = std::ssize(late_bytes_) >= kMostLate;
+  }
+  if (many) write_what_is_late();
+}
+
+void WriteBehind::write_what_is_late() {
+  std::vector<Late> late;
+  std::vector<std::byte> bytes;
+  {
+    const std::lock_guard lock(mutex_);
+    late.swap(late_);
+    bytes.swap(late_bytes_);
+  }
+  const std::byte* from = bytes.data();
+  for (const Late& one : late) {
+    file_.write(from, one.bytes, one.offset);
+    from += one.bytes;
+  }
+}
+
 void WriteBehind::drain() {
-  std::unique_lock lock(mutex_);
-  freed_.wait(lock, [this] { return free_.size() == blocks_.size() || failure_; });
-  if (failure_) std::rethrow_exception(failure_);
+  {
+    std::unique_lock lock(mutex_);
+    freed_.wait(lock, [this] { return free_.size() == blocks_.size() || failure_; });
+    if (failure_) std::rethrow_exception(failure_);
+  }
+  write_what_is_late();
+}
+
+// What is left behind whole pages is late.
+void WriteBehind::write_pages(const Job& job) {
+  const std::int64_t whole = job.bytes / kPage * kPage;
+  if (whole > 0) file_.write(job.block, whole, job.offset);
+  if (whole < job.bytes) write_late(job.block + whole, job.bytes - whole, job.offset + whole);
 }
 
 void WriteBehind::work() {
@@ -101,7 +132,7 @@ void WriteBehind::work() {
     std::exception_ptr failure;
     try {
       const std::uint64_t hash = block_hash(job.block, job.bytes);
-      write_pages(file_, job.block, job.bytes, job.offset);
+      write_pages(job);
       job.written(hash);
     } catch (...) {
       failure = std::current_exception();

@@ -2,7 +2,11 @@
 // of its own while the next ones are filled. Past the page cache where the file allows it: then a
 // block's memory must be aligned, and one request at a time leaves the disk idle between two.
 //
-// Takes kBlocks blocks of memory, allocated when it is made. May be used by several threads.
+// What is not whole pages can only go through the page cache, which makes the file system let the
+// transfers under way end first: it is put off until there is a block of it, or nothing else.
+//
+// Takes kBlocks blocks of memory, allocated when it is made, and at most two of what is put off.
+// May be used by several threads.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +26,8 @@ namespace trireme {
 
 class WriteBehind {
  public:
-  static constexpr int kBlocks = 6;
-  static constexpr int kThreads = 3;
+  static constexpr int kBlocks = 8;
+  static constexpr int kThreads = 4;
 
   // `file` must outlive it.
   WriteBehind(File& file, std::int64_t block_bytes);
@@ -39,6 +43,8 @@ class WriteBehind {
   // Waits for a block and has it filled with `bytes` (at most a block's), to be written at
   // `offset`. Throws what `fill` or an earlier write threw.
   void write(std::int64_t bytes, std::int64_t offset, const Fill& fill, Written written);
+  // Copies `bytes` (less than a page), to be written at `offset` some time.
+  void write_late(const void* from, std::int64_t bytes, std::int64_t offset);
   // Until all is written; throws what a write threw.
   void drain();
 
@@ -53,9 +59,15 @@ class WriteBehind {
     Written written;
   };
 
+  struct Late {
+    std::int64_t bytes, offset;
+  };
+
   std::byte* take();
   void give_back(std::byte* block);
   void work();
+  void write_pages(const Job& job);
+  void write_what_is_late();
   void stop();
 
   File& file_;
@@ -64,6 +76,8 @@ class WriteBehind {
   Condition wanted_, freed_;  // there is a job, or the end; a block came back
   std::vector<std::byte*> free_;
   std::deque<Job> jobs_;
+  std::vector<Late> late_;
+  std::vector<std::byte> late_bytes_;  // of all of them, in their order
   std::exception_ptr failure_;
   bool stopping_ = false;
   std::vector<std::thread> threads_;
