@@ -129,6 +129,8 @@ struct TrainSection {
   std::int64_t evaluate_every = 0;    // steps; 0: never
   std::int64_t evaluate_samples = 0;  // of one evaluation, at most
   std::int64_t sample_every = 0;      // steps; 0: never
+  std::string sample_prompts;         // file
+  std::int64_t sample_tokens = 0;     // of a sample, at most
   std::int64_t checkpoint_every = 0;  // steps; 0: never
   bool async_checkpoint = false;
   std::int64_t keep = 0;  // checkpoints

@@ -251,6 +251,14 @@ class Checker {
         {"train.export", "train.checkpoint_every"}, "train.export = ", r_.train.exports,
         " is made of the last checkpoint, which train.checkpoint_every = N makes; with never use "
         "none");
+    expect(r_.train.sample_prompts.empty() || r_.train.sample_every > 0,
+           {"train.sample_prompts", "train.sample_every"},
+           "train.sample_prompts = ", r_.train.sample_prompts,
+           " is about samples, which train.sample_every = N makes; with never give no file");
+    expect(r_.train.sample_prompts.empty() || r_.model.family != "mlp",
+           {"train.sample_prompts", "model.family"},
+           "train.sample_prompts = ", r_.train.sample_prompts,
+           ": model.family = mlp needs a whole window before each token; give no file");
     const std::int64_t first = parse_step_range(r_.train.trace).begin, steps = r_.train.steps;
     expect(first <= steps, {"train.trace", "train.steps"}, "train.trace = ", r_.train.trace,
            " begins after the last step, train.steps = ", steps, "; use steps from 1 to ", steps);

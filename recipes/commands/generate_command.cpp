@@ -11,6 +11,7 @@
 #include "recipes/commands/opened_model.h"
 #include "recipes/report/numbers.h"
 #include "recipes/report/printable.h"
+#include "recipes/train/run_samples.h"
 #include "recipes/train/sampler.h"
 
 namespace trireme {
@@ -51,15 +52,6 @@ Request request_of(const CommandLine& line) {
     request.sampling.seed = static_cast<std::uint64_t>(
         number_of(line, "seed", parse_count, 0, "a whole number from 0 on"));
   return request;
-}
-
-// What `text` adds to the text of `prompt`: at the beginning of a text a blank may be lost.
-std::string added_text(const Tokenizer& tokenizer, std::vector<std::int32_t> prompt,
-                       const std::vector<std::int32_t>& text, bool skip_special) {
-  const std::size_t before = tokenizer.decode(prompt, skip_special).size();
-  prompt.insert(prompt.end(), text.begin(), text.end());
-  const std::string all = tokenizer.decode(prompt, skip_special);
-  return all.substr(std::min(before, all.size()));
 }
 
 struct Generated {

@@ -37,7 +37,15 @@ int report_command(Process& process, const CommandLine& line) {
     runs.push_back(read_run_folder(process.files, folder));
     runs.back().recipe = read_recipe(process.files, path_join(folder, "recipe.cfg"));
   }
-  process.out << (line.options.contains("json") ? runs_json(runs) : runs_text(runs));
+  if (line.options.contains("json")) {
+    process.out << runs_json(runs);
+    return 0;
+  }
+  process.out << runs_text(runs);
+  for (const RunFolder& run : runs)
+    if (run.report && run.report->tuning)
+      if (const std::string text = tuning_text(*run.report->tuning); !text.empty())
+        process.out << "\n" << (runs.size() > 1 ? run.folder + "\n" : "") << text;
   return 0;
 }
 

@@ -249,6 +249,7 @@ int train_command(Process& process, const CommandLine& given) {
   expect_trained(*opened.tokens, recipe);
   resolve_for_machine(recipe, machine, opened.tokens->header().vocabulary);
   const TokenDataset data(opened.tokens, sample_options(recipe));
+  const SamplePlan samples = sample_plan(process.files, recipe, data, *tokenizer);
   const MemoryOutlook memory =
       memory_outlook(recipe, memory_limit(process.files, recipe.device.memory, machine.local_ranks),
                      Detail::kBytes);
@@ -291,7 +292,8 @@ int train_command(Process& process, const CommandLine& given) {
                                          .requests = &process.save_requests,
                                          .start = first ? &start : nullptr,
                                          .token_hash = token_hash},
-                         .attempt = &attempt};
+                         .attempt = &attempt,
+                         .samples = samples};
   const auto train = [&] {
     world ? run_mpi(process, line, recipe, inputs, memory, *world)
           : run_threads(process, line, recipe, inputs, memory);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "framework/base/files.h"
+#include "recipes/report/answer.h"
 
 namespace trireme {
 
@@ -78,14 +79,16 @@ struct RunReport {
   double seconds = 0;                     // wall clock, from the first step's start
   double loss = 0;                        // of the last step
   std::optional<double> validation_loss;  // the last one
+  std::optional<Tuning> tuning;           // of a run that began with a model folder
 };
 
 // report.json: {"memory": [{tier: {kind: {resident, peak, formula_resident, formula_peak}}}, ...],
 // "memory_total": [{tier: {resident, peak}}, ...], "traffic": [{operation: {bytes, calls,
 // formula}}, ...], "time": {phase: seconds}, "disk": {kind: {seconds, computing, waiting_reads,
 // waiting_writes, bytes_read, bytes_written, overlap}}, "bubble": {measured, predicted}, "ranks":
-// [names], "summary": {...}}; what is absent is null, "disk" is {} if nothing lies there.
-// Not-finite numbers are null and read back as NaN.
+// [names], "summary": {...}, "fine_tuning": {"loss": {before, after}, "perplexity": {before,
+// after}, "answers": [{prompt, before, after}, ...]}}; what is absent is null, "disk" is {} if
+// nothing lies there. Not-finite numbers are null and read back as NaN.
 std::string report_json(const RunReport& report);
 // Throws Error with what is wrong with the text.
 RunReport report_from_json(const std::string& text);
@@ -93,7 +96,7 @@ void write_report(Files& files, const std::string& path, const RunReport& report
 
 // Tables: of memory the rank with the most bytes of each kind, of traffic the sum over ranks
 // (without operations that move nothing), time by phase, of what lies on disk a step's seconds,
-// bytes and overlap, bubble. Where counts differ from their
+// bytes and overlap, bubble; what fine-tuning changed. Where counts differ from their
 // formula, a line says on how many ranks.
 std::string report_text(const RunReport& report);
 

@@ -68,6 +68,24 @@ Json summary_of(const RunReport& report) {
           {"validation_loss", maybe(report.validation_loss)}};
 }
 
+Json tuning_of(const RunReport& report) {
+  if (!report.tuning) return nullptr;
+  const Tuning& t = *report.tuning;
+  const auto pair = [](const std::optional<double>& before, const std::optional<double>& after) {
+    return Json{{"before", maybe(before)}, {"after", maybe(after)}};
+  };
+  const auto raised = [](const std::optional<double>& loss) {
+    return loss ? std::optional(std::exp(*loss)) : std::nullopt;
+  };
+  Json answers = Json::array();
+  for (const TunedAnswer& a : t.answers)
+    answers.push_back(
+        {{"prompt", a.prompt}, {"before", maybe(a.before)}, {"after", maybe(a.after)}});
+  return {{"loss", pair(t.loss_before, t.loss_after)},
+          {"perplexity", pair(raised(t.loss_before), raised(t.loss_after))},
+          {"answers", answers}};
+}
+
 template <typename T>
 std::optional<T> read_maybe(const Json& json, const char* key) {
   const auto found = json.find(key);
@@ -101,6 +119,18 @@ RankReport read_rank(const Json& json, std::size_t rank) {
   return report;
 }
 
+std::optional<Tuning> read_tuning(const Json& json) {
+  const auto found = json.find("fine_tuning");  // older runs have none
+  if (found == json.end() || found->is_null()) return std::nullopt;
+  Tuning tuning{.loss_before = read_maybe<double>(found->at("loss"), "before"),
+                .loss_after = read_maybe<double>(found->at("loss"), "after")};
+  for (const Json& a : found->at("answers"))
+    tuning.answers.push_back({.prompt = a.at("prompt").get<std::string>(),
+                              .before = read_maybe<std::string>(a, "before"),
+                              .after = read_maybe<std::string>(a, "after")});
+  return tuning;
+}
+
 DiskCell read_disk(const Json& json) {
   return {.seconds = read_number(json, "seconds"),
           .computing = read_number(json, "computing"),
@@ -132,6 +162,7 @@ RunReport read_report(const Json& json) {
   report.seconds = read_number(summary, "seconds");
   report.loss = read_number(summary, "loss");
   report.validation_loss = read_maybe<double>(summary, "validation_loss");
+  report.tuning = read_tuning(json);
   return report;
 }
 
@@ -181,6 +212,7 @@ std::string report_json(const RunReport& report) {
   json["bubble"] = {{"measured", maybe(report.bubble_measured)},
                     {"predicted", maybe(report.bubble_predicted)}};
   json["summary"] = summary_of(report);
+  json["fine_tuning"] = tuning_of(report);
   return json.dump(1) + "\n";
 }
 

@@ -165,7 +165,11 @@ std::string report_text(const RunReport& report) {
             " faults found)";
   text += "; loss " + fixed(report.loss, 4);
   if (report.validation_loss) text += ", validation " + fixed(*report.validation_loss, 4);
-  return text + "\n";
+  text += "\n";
+  if (report.tuning)
+    if (const std::string tuning = tuning_text(*report.tuning); !tuning.empty())
+      text += "\n" + tuning;
+  return text;
 }
 
 }  // namespace trireme

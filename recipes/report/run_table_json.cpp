@@ -67,6 +67,8 @@ std::string run_json(const RunFolder& run) {
       .add("steps", std::to_string(row.steps))
       .add("loss", maybe(row.loss))
       .add("validation_loss", maybe(row.validation_loss))
+      .add("validation_loss_before",
+           run.report && run.report->tuning ? maybe(run.report->tuning->loss_before) : "null")
       .add("memory", run.report ? memory.object() : "null")
       .add("sent_bytes_per_step", maybe(row.sent_per_step))
       .add("tokens_per_s", maybe(row.tokens_per_s))

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <optional>
 #include <string_view>
 
 #include "framework/base/error.h"
 #include "framework/checkpoint/checkpoint_folder.h"
+#include "recipes/report/answer.h"
 #include "recipes/report/run_folder.h"
 #include "recipes/train/last_failure.h"
 #include "recipes/train/run_start.h"
@@ -58,7 +60,7 @@ bool is_unfinished(std::string_view name) {
   const std::size_t mark = name.find(".tmp-");
   return mark != std::string_view::npos &&
          is_one_of(name.substr(0, mark),
-                   {"recipe.cfg", "report.json", "trace.json.gz", kFailureName});
+                   {"recipe.cfg", "report.json", "trace.json.gz", kBeforeName, kFailureName});
 }
 
 void remove_ends(Files& files, const std::string& folder) {
@@ -111,6 +113,11 @@ void keep_run_until(Files& files, const std::string& folder, std::int64_t step) 
     last = told;
     return next;
   });
+  // The last samples of a run that is done are of its last step.
+  keep_lines(files, path_join(folder, kSamplesName), [&](const std::string& line) {
+    const std::optional<std::int64_t> told = step_of_answer_line(line);
+    return told && *told <= step;
+  });
 }
 
 void remove_run(Files& files, const std::string& folder) {
@@ -119,7 +126,8 @@ void remove_run(Files& files, const std::string& folder) {
   remove_scratch(files, path_join(folder, "offload"));
   remove_ends(files, folder);
   for (const std::string& name : files.list(folder))
-    if (is_one_of(name, {kMetricsName, kLogName}) || name.starts_with("events.out.tfevents."))
+    if (is_one_of(name, {kMetricsName, kLogName, kSamplesName, kBeforeName}) ||
+        name.starts_with("events.out.tfevents."))
       files.remove(path_join(folder, name));
 }
 

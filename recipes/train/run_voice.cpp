@@ -29,13 +29,26 @@ std::string writer_name() {
 RunVoice::RunVoice(Files& files, const Recipe& recipe, std::ostream& out,
                    const TerminalTraits& terminal)
     : recipe_(recipe),
+      files_(files),
       metrics_(files, path_join(recipe.train.folder, kMetricsName), LineStart::kAppend),
       log_(files, path_join(recipe.train.folder, kLogName), LineStart::kAppend),
       events_(files, recipe.train.folder, seconds_since_1970(), writer_name()),
       console_(out, terminal, &log_) {}
 
-void RunVoice::sample(std::int64_t step, const std::string& text) {
-  console_.aside("sample after step " + std::to_string(step) + ": " + text);
+void RunVoice::samples(std::int64_t step, const std::vector<Answer>& said) {
+  for (const Answer& answer : said)
+    console_.aside(join("sample after step ", step, ": ", answer.prompt,
+                        answer.prompt.empty() ? "" : " => ", answer.text,
+                        answer.prompt.empty() || answer.ended ? "" : " ..."));
+  keep(step, said);
+}
+
+void RunVoice::keep(std::int64_t step, const std::vector<Answer>& said) {
+  if (said.empty()) return;
+  if (!samples_)
+    samples_ = std::make_unique<LineFile>(files_, path_join(recipe_.train.folder, kSamplesName),
+                                          LineStart::kAppend);
+  for (const Answer& answer : said) samples_->line(answer_line(step, answer));
 }
 
 void RunVoice::step(const StepRecord& record) {
@@ -51,12 +64,14 @@ void RunVoice::step(const StepRecord& record) {
 void RunVoice::sync() {
   metrics_.sync();
   log_.sync();
+  if (samples_) samples_->sync();
 }
 
 void RunVoice::finish() {
   console_.clear();
   metrics_.close();
   log_.close();
+  if (samples_) samples_->close();
   events_.close();
 }
 

@@ -7,19 +7,14 @@
 #include "framework/base/memory_error.h"
 #include "pipeline/simulator.h"
 #include "recipes/report/numbers.h"
-#include "recipes/report/printable.h"
 #include "recipes/train/gather.h"
 #include "recipes/train/memory_advice.h"
 #include "recipes/train/model_start.h"
 #include "recipes/train/plan.h"
-#include "recipes/train/sampler.h"
 
 namespace trireme {
 
 namespace {
-
-constexpr std::int64_t kPromptTokens = 32;
-constexpr std::int64_t kSampleTokens = 120;
 
 std::unique_ptr<Backend> attached_backend(const Recipe& recipe, Communicator& world) {
   std::unique_ptr<Backend> backend = make_backend(recipe);
@@ -197,34 +192,6 @@ double Trainer::validation_loss() {
                  std::vector<std::int32_t>& labels) { set.fill(first, n, ids, labels); });
 }
 
-// The beginning of the held-out text (of the training text without one): a classifier needs a whole
-// window of it.
-std::vector<std::int32_t> Trainer::prompt() const {
-  const SampleSet* held_out = inputs_.data.validation();
-  std::vector<std::int32_t> ids, labels;
-  (held_out ? *held_out : inputs_.data.train()).fill(0, 1, ids, labels);
-  if (recipe_.model.family != "mlp") ids.resize(std::min<std::size_t>(ids.size(), kPromptTokens));
-  return ids;
-}
-
-// Every rank of data coordinate 0 takes part, rank 0 among them; at ZeRO stage 3 all ranks do, for
-// all hold weights.
-std::string Trainer::sample_text(std::int64_t request) {
-  if (mesh_.coord().data != 0 && recipe_.zero.stage < 3) return {};
-  std::vector<std::int32_t> ids = prompt();
-  const std::vector<std::int32_t> text =
-      sample(engine_, mesh_, *backend_, ids, kSampleTokens, recipe_.batch.sequence,
-             std::min(recipe_.model.vocab, inputs_.tokenizer.vocabulary()),
-             {.temperature = 0.7,
-              .top_k = 40,
-              .seed = static_cast<std::uint64_t>(recipe_.train.seed),
-              .request = request});
-  if (recipe_.model.family == "mlp")
-    ids.assign(ids.end() - std::min<std::ptrdiff_t>(std::ssize(ids), kPromptTokens), ids.end());
-  ids.insert(ids.end(), text.begin(), text.end());
-  return printable(inputs_.tokenizer.decode(ids));
-}
-
 void Trainer::attempt_step(std::int64_t index) {
   if (speaks() && inputs_.attempt) inputs_.attempt->store(index + 1);
   const EngineStep result = step(index);
@@ -240,13 +207,11 @@ void Trainer::attempt_step(std::int64_t index) {
     time_["evaluation"] += now() - after;
   }
   speak(result, index, seconds);
-  double from = now();
   if (samples(index) && !stopped_) {
-    const std::string text = sample_text(index + 1);
-    if (speaks()) inputs_.voice->sample(index + 1, text);
-    time_["samples"] += now() - from;
+    const std::vector<Answer> said = samples_of(index + 1);
+    if (speaks()) inputs_.voice->samples(index + 1, said);
   }
-  from = now();
+  const double from = now();
   checkpoints_.after_step(counts_, result.optimizer.wishes, speaks() ? inputs_.voice : nullptr);
   time_["checkpoints"] += now() - from;
 }
@@ -265,6 +230,7 @@ TrainingEnd Trainer::run() try {
   counts_ = earlier_ = checkpoints_.resume(speaks() ? inputs_.voice : nullptr);
   if (earlier_.steps == 0) begin_anew();
   if (earlier_.steps >= recipe_.train.steps) return {.complete = true};
+  if (tunes()) earlier_.steps == 0 ? note_tuning_start() : recall_tuning_start();
   start_ = now();
   for (std::int64_t index = earlier_.steps; index < recipe_.train.steps && !stopped_; ++index)
     attempt_step(index);

@@ -17,6 +17,7 @@
 #include "recipes/train/checkpointing.h"
 #include "recipes/train/disk_times.h"
 #include "recipes/train/rank_report.h"
+#include "recipes/train/run_samples.h"
 #include "recipes/train/run_voice.h"
 #include "recipes/train/step_memory.h"
 #include "recipes/train/step_trace.h"
@@ -35,13 +36,14 @@ struct RunInputs {
   double measured_peak = 0;         // FLOP/s of all ranks' cores together; 0 = not measured
   CheckpointInputs checkpoints = {};
   std::atomic<std::int64_t>* attempt = nullptr;  // rank 0 tells which step it is in, from 1
+  SamplePlan samples = {};
 };
 
 struct TrainingEnd {
   bool stopped = false;   // by a signal
   bool complete = false;  // before this start already: nothing was done, there is no report
   RunReport report;       // on rank 0
-  std::string sample;     // the last text sample, on rank 0
+  std::string sample;     // the last text sample, on rank 0; of a run without prompts
 };
 
 class Trainer {
@@ -57,8 +59,15 @@ class Trainer {
   void note_skip(const EngineStep& result, std::int64_t index);
   void speak(const EngineStep& result, std::int64_t index, double seconds);
   double validation_loss();
-  std::string sample_text(std::int64_t request);
+  bool samples_here() const;  // only then may this rank ask the model
+  std::int64_t sampled_ids() const;
   std::vector<std::int32_t> prompt() const;
+  std::string sample_text(std::int64_t request);
+  std::vector<Answer> answers();
+  std::vector<Answer> samples_of(std::int64_t step);
+  bool tunes() const;
+  void note_tuning_start();
+  void recall_tuning_start();
   SampleSource training_samples() const;
   void write_trace_file();
   void begin_anew();
@@ -90,6 +99,7 @@ class Trainer {
   Checkpointing checkpoints_;
   RunCounts counts_;
   RunCounts earlier_;     // of before this start
+  TuningStart before_;    // of a run that began with a model folder, on rank 0
   bool stopped_ = false;  // by a signal
 };
 

@@ -42,9 +42,13 @@ TrainingEnd Trainer::finish(bool stopped) {
   TrainingEnd end{.stopped = stopped};
   if (checkpoints_.saved_in_background()) memory_.mark_resident();  // without a snapshot
   const double seconds = now() - start_;
-  const double from = now();
-  if (!stopped && recipe_.train.sample_every > 0) end.sample = sample_text(0);
-  time_["samples"] += now() - from;
+  std::vector<Answer> said;
+  if (!stopped && recipe_.train.sample_every > 0) said = samples_of(0);
+  const bool asked = !inputs_.samples.prompts.empty();
+  if (speaks() && !said.empty()) {
+    if (!asked) end.sample = said[0].text;
+    inputs_.voice->keep(counts_.steps, said);
+  }
   write_trace_file();
 
   std::vector<std::string> phases = {
@@ -84,6 +88,9 @@ TrainingEnd Trainer::finish(bool stopped) {
   report.seconds = seconds;
   report.loss = counts_.loss;
   report.validation_loss = counts_.validation;
+  if (tunes())
+    report.tuning = tuning_of(before_, {.validation_loss = counts_.validation,
+                                        .answers = asked ? said : std::vector<Answer>()});
   return end;
 }
 

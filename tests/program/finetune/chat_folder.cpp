@@ -68,8 +68,8 @@ ProgramEnd ChatFolder::tune(const Words& flags) const {
   return run_to_end(Words{program(), "train", "--model.from=" + base(), "--data.text=" + chat(),
                           "--precision.compute=f32", "--batch.global=4", "--batch.micro=2",
                           "--batch.sequence=64", "--data.validation=0", "--optimizer.lr=1e-2",
-                          "--optimizer.warmup=5", "--train.folder=" + run(), "--train.restart=true",
-                          "--train.checkpoint_every=1000"} +
+                          "--optimizer.warmup=5", "--parallel.threads=1", "--train.folder=" + run(),
+                          "--train.restart=true", "--train.checkpoint_every=1000"} +
                     flags);
 }
 
@@ -77,7 +77,7 @@ nlohmann::json ChatFolder::answer(const std::string& folder, const std::string& 
                                   const Words& flags) const {
   const ProgramEnd end = run_to_end(Words{program(), "generate", folder, "--chat", "--prompt",
                                           message, "--temperature", "0", "--tokens", "64", "--json",
-                                          "--precision.compute=f32"} +
+                                          "--precision.compute=f32", "--parallel.threads=1"} +
                                     flags);
   EXPECT_EQ(end.code, 0) << end.err;
   return nlohmann::json::parse(end.out);

@@ -162,7 +162,8 @@ TEST(Keys, EveryKeyOfTheContractIsThere) {
        {"name", "lr", "beta1", "beta2", "eps", "momentum", "weight_decay", "clip", "schedule",
         "warmup", "min_lr", "label_smoothing"}},
       {"train",
-       {"steps", "seed", "folder", "log_every", "evaluate_every", "sample_every",         "checkpoint_every", "async_checkpoint", "keep", "export", "resume",
+       {"steps", "seed", "folder", "log_every", "evaluate_every", "sample_every", "sample_prompts",
+        "sample_tokens", "checkpoint_every", "async_checkpoint", "keep", "export", "resume",
         "restart", "max_skipped", "check_replicas", "trace"}},
       {"device", {"kind", "memory"}}};
   for (const auto& [section, names] : contract)
