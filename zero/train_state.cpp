@@ -16,14 +16,10 @@ constexpr std::int64_t kBlockElements = std::int64_t{1} << 18;
 
 constexpr std::int64_t kSpareElements = std::int64_t{1} << 18;  // worth keeping
 
-// What is copied or cast at once: backends wake no other thread for so little. Those are needed by
-// whoever moves bytes from and to the disk meanwhile.
-constexpr std::int64_t kPartElements = std::int64_t{1} << 14;
-
 template <typename Visit>
 void by_part(Range whole, const Visit& visit) {
-  for (std::int64_t at = whole.begin; at < whole.end; at += kPartElements)
-    visit(Range{at, std::min(at + kPartElements, whole.end)});
+  for (std::int64_t at = whole.begin; at < whole.end; at += kQuietElements)
+    visit(Range{at, std::min(at + kQuietElements, whole.end)});
 }
 
 // Rows of a piece.
@@ -146,7 +142,7 @@ class Loader {
   void keep_value(const FlatHome& master, const FlatHome& weights, Range flat, const Tensor& wide) {
     keep(master, intersect(flat, master.range()), flat.begin, wide);
     if (master.dtype() == weights.dtype()) return;
-    const Tensor narrow = staging(std::min(kPartElements, flat.size()), weights.dtype());
+    const Tensor narrow = staging(std::min(kQuietElements, flat.size()), weights.dtype());
     by_part(flat, [&](Range some) {
       const Tensor part = narrow.elements_at(0, {some.size()});
       host_.kernels()->cast(wide.elements_at(some.begin - flat.begin, {some.size()}), part);
@@ -185,9 +181,7 @@ std::vector<StatePiece> pieces_to_save(const ZeroOptimizer& optimizer, bool save
 void read_piece(const ZeroOptimizer& optimizer, const StatePiece& piece, std::int64_t begin,
                 const Tensor& to) {
   const std::int64_t at = piece.flat.begin + begin;
-  const FlatHome home = optimizer.array(piece.unit, piece.piece.array.name.array);
-  by_part({at, at + to.elements()},
-          [&](Range some) { home.fetch(some, to.elements_at(some.begin - at, {some.size()})); });
+  optimizer.array(piece.unit, piece.piece.array.name.array).fetch({at, at + to.elements()}, to);
 }
 
 void load_state(ZeroOptimizer& optimizer, Backend& device, Backend& host,

@@ -15,6 +15,10 @@
 
 namespace trireme {
 
+// So few elements are copied or cast at once, while other threads move bytes from or to the disk:
+// no backend wakes more threads for them, which would take the cores from those.
+inline constexpr std::int64_t kQuietElements = std::int64_t{1} << 14;
+
 struct StatePiece {
   Piece piece;
   std::size_t unit = 0;

@@ -118,10 +118,12 @@ void write_own(const SaveRank& r, const std::vector<StatePiece>& pieces) {
     const std::int64_t all = pieces[i].flat.size(), step = kHashBlock / size_of(dtype);
     for (std::int64_t at = 0; at < all; at += step) {
       const std::int64_t count = std::min(step, all - at);
-      r.session->writer()->fill(first + i, at, count, [&](void* block) {
-        auto memory = std::make_shared<Storage>(block, count * size_of(dtype), nullptr);
-        read_piece(r.engine.optimizer(), pieces[i], at,
-                   Tensor(std::move(memory), 0, {count}, dtype));
+      r.session->writer()->fill(first + i, at, count, [&](void* memory) {
+        auto storage = std::make_shared<Storage>(memory, count * size_of(dtype), nullptr);
+        const Tensor block(std::move(storage), 0, {count}, dtype);
+        for (std::int64_t from = 0; from < count; from += kQuietElements)
+          read_piece(r.engine.optimizer(), pieces[i], at + from,
+                     block.elements_at(from, {std::min(kQuietElements, count - from)}));
       });
     }
   }
