@@ -63,12 +63,10 @@ class Family {
     };
   }
 
-  std::vector<double> expected(const std::string& name) const {
-    const SafeTensor* tensor = expected_.find(name);
-    if (!tensor) return {};
-    std::vector<float> values(static_cast<std::size_t>(tensor->elements()));
-    expected_.read(*tensor, 0, tensor->bytes, values.data());
-    return {values.begin(), values.end()};
+  std::vector<double> expected(const std::string& name) const { return kept(expected_, name); }
+  // Logits after five steps of training.
+  std::vector<double> trained_logits() const {
+    return kept(SafetensorsFile(*files_, path_ + "/trained.safetensors"), "logits");
   }
 
   // Of a logical tensor: its part of the file's, in our orientation. Empty if it was not kept.
@@ -98,6 +96,14 @@ class Family {
   std::size_t kept() const { return expected_.tensors().size(); }
 
  private:
+  static std::vector<double> kept(const SafetensorsFile& file, const std::string& name) {
+    const SafeTensor* tensor = file.find(name);
+    if (!tensor) return {};
+    std::vector<float> values(static_cast<std::size_t>(tensor->elements()));
+    file.read(*tensor, 0, tensor->bytes, values.data());
+    return {values.begin(), values.end()};
+  }
+
   static Ids ids_of(const Json& list) {
     Ids ids;
     for (const Json& id : list.array("ids"))

@@ -4,9 +4,11 @@
 Writes beside itself, for each family: FAMILY/config.json and FAMILY/model.safetensors (bf16, so half the bytes), FAMILY/expected.json
 (token ids, loss, greedy continuation) and FAMILY/expected.safetensors (logits and gradients in f32, of the f32 model with those weights).
 Weights are large enough that every part matters, and drawn again until no choice of the largest logit is closer than MARGIN.
+FAMILY/trained.safetensors has the logits after five steps of AdamW from there, in f64, with the conventions of this program (--trained
+writes only those, for the folders that are there).
 
 Needs torch, transformers and safetensors: pip install torch transformers; made with transformers 5.24.0 and torch 2.15.0.
-Usage: make_families.py [FAMILY ...]
+Usage: make_families.py [--trained] [FAMILY ...]
 """
 
 import json
@@ -71,6 +73,32 @@ def greedy(model, prompt):
     return ids, margin
 
 
+STEPS, LR, BETAS, EPS, DECAY, CLIP = 5, 1e-2, (0.9, 0.95), 1e-3, 0.1, 0.5
+
+
+def train(family):
+    """Both samples in each step; matrices decay, vectors do not."""
+    folder = HERE / family
+    told = json.loads((folder / "expected.json").read_text())
+    ids = torch.tensor(told["ids"])
+    model = hf.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float64).eval()
+    matrices = [p for p in model.parameters() if p.dim() > 1]
+    vectors = [p for p in model.parameters() if p.dim() == 1]
+    optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": DECAY}, {"params": vectors, "weight_decay": 0.0}],
+                                  lr=LR, betas=BETAS, eps=EPS)
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        logits = model(ids, use_cache=False).logits
+        loss = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        optimizer.step()
+    with torch.no_grad():
+        logits = model(ids, use_cache=False).logits
+    save_file({"logits": logits.float().contiguous()}, folder / "trained.safetensors")
+    print(f"{family}: after {STEPS} steps, last loss {loss.item():.6f}")
+
+
 def make(family):
     config = FAMILIES[family]()
     config._attn_implementation = "eager"
@@ -100,5 +128,9 @@ def make(family):
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or FAMILIES:
-        make(name)
+    arguments = sys.argv[1:]
+    only = "--trained" in arguments
+    for name in [a for a in arguments if a != "--trained"] or FAMILIES:
+        if not only:
+            make(name)
+        train(name)
