@@ -2,7 +2,9 @@
 // [--seed N]
 // [--section.key=value ...] [--json]: text from the newest good checkpoint of a run, or from a
 // Hugging Face model folder.
+#include <chrono>
 #include <cmath>
+#include <optional>
 #include <ostream>
 
 #include "framework/base/error.h"
@@ -11,6 +13,7 @@
 #include "recipes/commands/opened_model.h"
 #include "recipes/report/numbers.h"
 #include "recipes/report/printable.h"
+#include "recipes/serve/output_text.h"
 #include "recipes/train/run_samples.h"
 #include "recipes/train/sampler.h"
 
@@ -61,7 +64,44 @@ struct Generated {
   bool ended = false;
 };
 
-Generated generate(const OpenedModel& model, const Request& request) {
+// Says a text as it comes, on the rank that has a voice.
+class Voice {
+ public:
+  Voice(Process& process, const Request& request, const Tokenizer& tokenizer,
+        const std::vector<std::int32_t>& ids, bool skip_special)
+      : process_(process), text_(tokenizer, ids, skip_special, {}, false) {
+    if (!request.chat) say(request.prompt);
+  }
+  void token(std::int32_t id) {
+    if (tokens_++ == 0) begin_ = now();
+    say(text_.push(id));
+  }
+  void finish() {
+    say(text_.finish());
+    process_.out << "\n" << std::flush;
+    if (tokens_ > 1 && process_.terminal.live())
+      process_.err << join(tokens_, " tokens, ",
+                           fixed(static_cast<double>(tokens_ - 1) / (now() - begin_), 1),
+                           " tokens/s after the first\n");
+  }
+
+ private:
+  void say(const std::string& text) {
+    if (!text.empty()) process_.out << printable(text) << std::flush;
+  }
+  static double now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+  }
+  Process& process_;
+  OutputText text_;
+  std::int64_t tokens_ = 0;
+  double begin_ = 0;
+};
+
+// `speaks`: says the text on the way.
+Generated generate(Process& process, const OpenedModel& model, const Request& request,
+                   bool speaks) {
   const Recipe& recipe = model.source.recipe;
   const Tokenizer& tokenizer = *model.source.tokenizer;
   Generated made{.place = model.source.place, .step = model.source.step};
@@ -78,20 +118,21 @@ Generated generate(const OpenedModel& model, const Request& request) {
           " tokens; model.family = mlp sees ", window, " at once and needs that many");
   SamplingOptions sampling = request.sampling;
   sampling.ends = request.chat ? model.source.answer_ends : model.source.ends;
+  const bool skip_special = request.chat || model.source.from_folder;
+  std::optional<Voice> voice;
+  if (speaks) {
+    voice.emplace(process, request, tokenizer, ids, skip_special);
+    sampling.told = [&](std::int32_t id) { voice->token(id); };
+  }
   made.tokens = sample(model.engine, model.mesh, model.backend, ids, request.tokens, window,
                        std::min(recipe.model.vocab, tokenizer.vocabulary()), sampling);
   made.ended = std::ssize(made.tokens) < request.tokens;
-  made.text =
-      added_text(tokenizer, std::move(ids), made.tokens, request.chat || model.source.from_folder);
+  if (voice) voice->finish();
+  made.text = added_text(tokenizer, std::move(ids), made.tokens, skip_special);
   return made;
 }
 
-void tell(Process& process, const CommandLine& line, const Request& request,
-          const Generated& made) {
-  if (!line.options.contains("json")) {
-    process.out << printable(request.chat ? made.text : request.prompt + made.text) << "\n";
-    return;
-  }
+void tell_json(Process& process, const Request& request, const Generated& made) {
   std::string tokens;
   for (const std::int32_t id : made.tokens) tokens += join(tokens.empty() ? "" : ", ", id);
   process.out << join("{\"checkpoint\": ", json_string(made.place), ", \"step\": ", made.step,
@@ -110,15 +151,17 @@ int generate_command(Process& process, const CommandLine& line) {
         "[--top_k 40] "
         "[--seed 1] [--json]");
   const Request request = request_of(line);
+  const bool json = line.options.contains("json");
   Generated made;
   open_model(process, line, line.names[0], [&](const ModelSource&) {
     return [&](const OpenedModel& model) {
       if (model.mesh.coord().data != 0 && model.source.recipe.zero.stage < 3) return;
-      Generated mine = generate(model, request);
-      if (model.mesh.world().rank() == 0) made = std::move(mine);
+      const bool first = model.mesh.world().rank() == 0;
+      Generated mine = generate(process, model, request, first && !json);
+      if (first) made = std::move(mine);
     };
   });
-  tell(process, line, request, made);
+  if (json) tell_json(process, request, made);
   return 0;
 }
 

@@ -97,8 +97,9 @@ class Engine {
   KvCacheOptions cache_options(std::int64_t pages) const;
   // Runs rows of sequences whose earlier positions are in `cache` (this rank's), and puts theirs
   // there. Ranks of one data coordinate, at ZeRO stage 3 all of them, call it with the same rows;
-  // micro-batches keep the stages of a pipeline busy at once.
-  std::vector<Logits> infer(KvCache& cache, std::span<const InferenceRows> micros);
+  // micro-batches keep the stages of a pipeline busy at once. What it returns, one of each
+  // micro-batch, is there until the next pass.
+  std::vector<Logits>& infer(KvCache& cache, std::span<const InferenceRows> micros);
 
   const EngineOptions& options() const { return options_; }
   StageModel& stage() { return *stage_; }
@@ -142,6 +143,7 @@ class Engine {
   std::unique_ptr<TiledStore> states_;  // of the optimizer, away from the device
   std::unique_ptr<ZeroOptimizer> optimizer_;
   std::unique_ptr<StateCopy> state_copy_;
+  std::vector<Logits> logits_;  // of the last inference pass
 };
 
 }  // namespace trireme

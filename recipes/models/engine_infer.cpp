@@ -25,32 +25,33 @@ KvCacheOptions Engine::cache_options(std::int64_t pages) const {
 
 namespace {
 
+void download(Backend& backend, const Tensor& from, Logits& to) {
+  to.resize(static_cast<std::size_t>(from.elements()));
+  if (from.dtype() == DType::kF32) return backend.download(from, to.data());
+  const std::vector<double> all = download_doubles(backend, from);
+  to.assign(all.begin(), all.end());
+}
+
 // From (t * rows, V' / t), tensor rank after tensor rank, to (rows, V).
-Logits rows_of(Backend& backend, const Tensor& gathered, std::int64_t rows, std::int64_t vocab) {
-  const Tensor wide = gathered;
-  std::vector<float> values;
-  if (wide.dtype() == DType::kF32) {
-    values.resize(static_cast<std::size_t>(wide.elements()));
-    backend.download(wide, values.data());
-  } else {
-    const std::vector<double> all = download_doubles(backend, wide);
-    values.assign(all.begin(), all.end());
-  }
+void take_rows(Backend& backend, const Tensor& gathered, std::int64_t rows, std::int64_t vocab,
+               Logits& to) {
+  if (gathered.elements() == rows * vocab && gathered.columns() == vocab)
+    return download(backend, gathered, to);
+  Logits values;
+  download(backend, gathered, values);
   const std::int64_t columns = gathered.columns();
-  if (rows * vocab == std::ssize(values)) return values;
-  Logits logits(static_cast<std::size_t>(rows * vocab));
+  to.resize(static_cast<std::size_t>(rows * vocab));
   for (std::int64_t part = 0; part * columns < vocab; ++part) {
     const std::int64_t count = std::min(columns, vocab - part * columns);
     for (std::int64_t r = 0; r < rows; ++r)
       std::copy_n(values.begin() + (part * rows + r) * columns, count,
-                  logits.begin() + r * vocab + part * columns);
+                  to.begin() + r * vocab + part * columns);
   }
-  return logits;
 }
 
 }  // namespace
 
-std::vector<Logits> Engine::infer(KvCache& cache, std::span<const InferenceRows> rows) {
+std::vector<Logits>& Engine::infer(KvCache& cache, std::span<const InferenceRows> rows) {
   check(!rows.empty(), "inference: a pass without rows");
   std::vector<InferencePass> passes;
   std::vector<MicroBatch> micros;
@@ -73,12 +74,15 @@ std::vector<Logits> Engine::infer(KvCache& cache, std::span<const InferenceRows>
   stage_->begin_forward_pass(actions);
   runner.run(actions, micros, options);
   stage_->end_pass();
-  std::vector<Logits> all(rows.size());
-  for (std::size_t i = 0; i < rows.size(); ++i)
+  logits_.resize(rows.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto wanted = std::ssize(rows[i].logit_rows);
     if (passes[i].logits)
-      all[i] =
-          rows_of(backend_, passes[i].logits, std::ssize(rows[i].logit_rows), options_.model.vocab);
-  return all;
+      take_rows(backend_, passes[i].logits, wanted, options_.model.vocab, logits_[i]);
+    else
+      logits_[i].clear();
+  }
+  return logits_;
 }
 
 }  // namespace trireme

@@ -97,12 +97,12 @@ class Leader final : public ModelRunner {
   std::int64_t pages() const override { return cache_.options().pages; }
   std::int64_t context() const override { return context_; }
   int groups() const override { return rank_.mesh.shape().pipeline; }
-  std::vector<Logits> run(std::span<const InferenceRows> micros) override {
+  std::span<const Logits> run(std::span<const InferenceRows> micros) override {
     if (rank_.mesh.world().size() > 1) {
       Words words = words_of(micros);
       broadcast_words(rank_, words);
     }
-    std::vector<Logits> all = rank_.engine.infer(cache_, micros);
+    std::vector<Logits>& all = rank_.engine.infer(cache_, micros);
     bring_logits(rank_, micros, all);
     return all;
   }
@@ -139,7 +139,7 @@ void follow_passes(const RankParts& rank, std::int64_t pages) {
     broadcast_words(rank, words);
     if (words.empty()) return;
     const std::vector<InferenceRows> micros = rows_of(words);
-    std::vector<Logits> all = rank.engine.infer(cache, micros);
+    std::vector<Logits>& all = rank.engine.infer(cache, micros);
     bring_logits(rank, micros, all);
   }
 }

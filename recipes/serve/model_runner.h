@@ -19,8 +19,8 @@ class ModelRunner {
   virtual std::int64_t pages() const = 0;    // of its key/value cache
   virtual std::int64_t context() const = 0;  // most tokens of a text
   virtual int groups() const { return 1; }   // micro-batches that keep it busy
-  // Logits of the wanted rows of each micro-batch, (rows, vocab()).
-  virtual std::vector<Logits> run(std::span<const InferenceRows> micros) = 0;
+  // Logits of the wanted rows of each micro-batch, (rows, vocab()); there until the next pass.
+  virtual std::span<const Logits> run(std::span<const InferenceRows> micros) = 0;
 };
 
 struct RankParts {

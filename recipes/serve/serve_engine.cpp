@@ -247,7 +247,7 @@ bool ServeEngine::step() {
   }
   std::vector<std::pair<std::size_t, std::size_t>> places;
   const std::vector<InferenceRows> micros = micros_of(rows, places);
-  const std::vector<Logits> all = model_.run(micros);
+  const std::span<const Logits> all = model_.run(micros);
   ++counted_.passes;
   for (const PlannedRows& r : rows) {
     const std::int64_t prompt = r.sequence->prompt - r.sequence->cached;

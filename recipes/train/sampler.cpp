@@ -30,16 +30,16 @@ class CachedText {
     std::iota(pages_.begin(), pages_.end(), 0);
   }
   std::vector<double> next(const std::vector<std::int32_t>& text) {
-    std::vector<Logits> logits;
+    const std::vector<Logits>* logits = nullptr;
     for (const auto length = static_cast<std::int64_t>(text.size()); done_ < length;) {
       const std::int64_t rows = std::min(kRowsAtOnce, length - done_);
       InferenceRows pass{.ids = {text.begin() + done_, text.begin() + done_ + rows},
                          .sequences = {{0, rows, done_, pages_}}};
       done_ += rows;
       if (done_ == length) pass.logit_rows = {rows - 1};
-      logits = engine_.infer(cache_, std::span(&pass, 1));
+      logits = &engine_.infer(cache_, std::span(&pass, 1));
     }
-    return {logits[0].begin(), logits[0].end()};
+    return {logits->front().begin(), logits->front().end()};
   }
 
  private:

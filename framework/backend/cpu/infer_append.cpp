@@ -24,31 +24,44 @@ void rotate(const PagedAttention& a, const Tensor& qkv, std::int64_t row, const 
   }
 }
 
-// What stands behind the last position of a pair is multiplied with 0, so it must be a number.
-template <typename P>
+// Keys and values of a bf16 row, whose words are copied as they are. What stands behind the last
+// position of a pair is multiplied with 0, so it must be a number.
+void write_words(const PagedAttention& a, const PagedSequence& s, std::int64_t r, const Tensor& qkv,
+                 const KvPages& pages) {
+  const std::int64_t position = s.first_position + r, in_page = position % kPageTokens;
+  const std::int64_t page = s.pages[static_cast<std::size_t>(position / kPageTokens)];
+  const auto* row =
+      static_cast<const std::uint16_t*>(qkv.data()) + (s.first_row + r) * qkv.columns();
+  const bool clears = position % 2 == 0 && r + 1 == s.rows;
+  for (std::int64_t g = 0; g < a.kv_heads; ++g) {
+    const auto* key = row + (a.heads + g) * a.head_dim;
+    const auto* value = key + a.kv_heads * a.head_dim;
+    auto* keys = page_of<BF16Page>(pages.keys, a, page, g) + 2 * in_page;
+    auto* values = page_of<BF16Page>(pages.values, a, page, g) + in_page / 2 * a.head_dim * 2;
+    for (std::int64_t d = 0; d < a.head_dim; d += 2) {
+      keys[d * kPageTokens] = key[d];
+      keys[d * kPageTokens + 1] = key[d + 1];
+    }
+    for (std::int64_t d = 0; d < a.head_dim; ++d) values[2 * d + in_page % 2] = value[d];
+    if (clears)
+      for (std::int64_t d = 0; d < a.head_dim; ++d) values[2 * d + 1] = 0;
+  }
+}
+
+// The same in f32.
 void write(const PagedAttention& a, const PagedSequence& s, std::int64_t r, const Tensor& qkv,
            const KvPages& pages) {
   const std::int64_t position = s.first_position + r, in_page = position % kPageTokens;
   const std::int64_t page = s.pages[static_cast<std::size_t>(position / kPageTokens)];
   const auto row = vec::Reader(qkv).at((s.first_row + r) * qkv.columns());
-  const bool clears = P::kPair == 2 && position % 2 == 0 && r + 1 == s.rows;
   for (std::int64_t g = 0; g < a.kv_heads; ++g) {
-    auto* keys = page_of<P>(pages.keys, a, page, g);
-    auto* values = page_of<P>(pages.values, a, page, g);
+    auto* keys = page_of<F32Page>(pages.keys, a, page, g) + in_page;
+    auto* values = page_of<F32Page>(pages.values, a, page, g) + in_page * a.head_dim;
     const auto key = row.at((a.heads + g) * a.head_dim),
                value = row.at((a.heads + a.kv_heads + g) * a.head_dim);
-    values += in_page / P::kPair * a.head_dim * P::kPair + in_page % P::kPair;
-    vec::each(0, a.head_dim, [&](std::int64_t d, auto n) {
-      const vec::F32 k = key.load(d, n), v = value.load(d, n);
-      const int count =
-          std::is_same_v<decltype(n), vec::Whole> ? vec::kLanes : static_cast<int>(a.head_dim - d);
-      for (int i = 0; i < count; ++i) {
-        keys[(d + i) / P::kPair * P::kPair * kPageTokens + in_page * P::kPair +
-             (d + i) % P::kPair] = P::narrow(k[i]);
-        values[(d + i) * P::kPair] = P::narrow(v[i]);
-        if (clears) values[(d + i) * P::kPair + 1] = 0;
-      }
-    });
+    for (std::int64_t d = 0; d < a.head_dim; ++d) keys[d * kPageTokens] = key.one(d);
+    vec::each(0, a.head_dim,
+              [&](std::int64_t d, auto n) { vec::store(values + d, value.load(d, n), n); });
   }
 }
 
@@ -83,7 +96,7 @@ void CpuInferKernels::append(const PagedAttention& a, const Tensor& qkv, const K
   const auto range = [&](const PagedSequence& s, std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       if (table) rotate(a, qkv, s.first_row + r, table + (s.first_position + r) * a.head_dim);
-      with_page(pages.keys.dtype(), [&](auto page) { write<decltype(page)>(a, s, r, qkv, pages); });
+      qkv.dtype() == DType::kBF16 ? write_words(a, s, r, qkv, pages) : write(a, s, r, qkv, pages);
     }
   };
   if (a.sequences.size() == 1)

@@ -41,14 +41,59 @@ void pack_group(const Tensor& x, std::int64_t row, std::uint32_t* to) {
     for (std::int64_t r = 0; r < 16; ++r) to[w * 16 + r] = r < rows ? from[r * words + w] : 0;
 }
 
+// A 16 x 16 matrix turned round: 32-bit words, then pairs, then quarters of vectors change places.
+inline void transpose(__m512 (&r)[16]) {
+  __m512 t[16];
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = _mm512_maskz_unpacklo_ps(0xffff, r[i], r[i + 1]);
+    t[i + 1] = _mm512_maskz_unpackhi_ps(0xffff, r[i], r[i + 1]);
+  }
+  const auto lower = [](__m512 a, __m512 b) {
+    return _mm512_castpd_ps(
+        _mm512_maskz_unpacklo_pd(0xff, _mm512_castps_pd(a), _mm512_castps_pd(b)));
+  };
+  const auto upper = [](__m512 a, __m512 b) {
+    return _mm512_castpd_ps(
+        _mm512_maskz_unpackhi_pd(0xff, _mm512_castps_pd(a), _mm512_castps_pd(b)));
+  };
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {
+    r[i] = lower(t[i], t[i + 2]);
+    r[i + 1] = upper(t[i], t[i + 2]);
+    r[i + 2] = lower(t[i + 1], t[i + 3]);
+    r[i + 3] = upper(t[i + 1], t[i + 3]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    t[i] = _mm512_maskz_shuffle_f32x4(0xffff, r[i], r[i + 4], 0x88);
+    t[i + 4] = _mm512_maskz_shuffle_f32x4(0xffff, r[i], r[i + 4], 0xdd);
+    t[i + 8] = _mm512_maskz_shuffle_f32x4(0xffff, r[i + 8], r[i + 12], 0x88);
+    t[i + 12] = _mm512_maskz_shuffle_f32x4(0xffff, r[i + 8], r[i + 12], 0xdd);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    r[i] = _mm512_maskz_shuffle_f32x4(0xffff, t[i], t[i + 8], 0x88);
+    r[i + 8] = _mm512_maskz_shuffle_f32x4(0xffff, t[i], t[i + 8], 0xdd);
+    r[i + 4] = _mm512_maskz_shuffle_f32x4(0xffff, t[i + 4], t[i + 12], 0x88);
+    r[i + 12] = _mm512_maskz_shuffle_f32x4(0xffff, t[i + 4], t[i + 12], 0xdd);
+  }
+}
+
 // sums (16 outputs, 16 rows) from tile memory to columns [n, n + 16) of rows of y, but none below
 // `begin`, which are another band's.
 void put(const TileProduct& p, const float* sums, std::int64_t n, std::int64_t begin,
          std::int64_t group) {
   const std::int64_t rows = std::min<std::int64_t>(16, p.m - group * 16);
   const vec::F32 add = p.bias ? vec::Reader(p.bias).load(n, vec::Whole{}) : vec::F32{};
+  __m512 turned[16];
+  if (rows > 2) {
+    for (int i = 0; i < 16; ++i) turned[i] = _mm512_load_ps(sums + 16 * i);
+    transpose(turned);
+  }
   for (std::int64_t r = 0; r < rows; ++r) {
-    const vec::F32 row = (vec::F32)vec::gather(sums + r, 16) + add;
+    const vec::F32 row =
+        (rows > 2 ? (vec::F32)turned[r] : (vec::F32)vec::gather(sums + r, 16)) + add;
     const vec::Writer to = vec::Writer(p.y).at((p.first + group * 16 + r) * p.n + n);
     if (n >= begin)
       to.store(0, row, vec::Whole{});
@@ -59,9 +104,10 @@ void put(const TileProduct& p, const float* sums, std::int64_t n, std::int64_t b
 
 constexpr std::int64_t kRowBytes = 64;
 
-// 32 outputs from n on by one group of rows; `next` is read after this band.
+// 32 outputs from n on by one group of rows. The CPU's own prefetchers follow 32 rows at a time
+// better than instructions did (measured: 10 % of a product of one row).
 inline void narrow_band(const TileProduct& p, std::int64_t n, std::int64_t begin,
-                        std::int64_t group, const char* next) {
+                        std::int64_t group) {
   const std::int64_t w_bytes = 2 * p.k;
   const std::uint16_t* low = p.w + n * p.k;
   const std::uint16_t* high = low + 16 * p.k;
@@ -69,8 +115,6 @@ inline void narrow_band(const TileProduct& p, std::int64_t n, std::int64_t begin
   _tile_zero(0);
   _tile_zero(1);
   for (std::int64_t k = 0; k < p.k; k += 32) {
-    if (next)
-      for (std::int64_t line = 0; line < kBand; ++line, next += 64) _mm_prefetch(next, _MM_HINT_T1);
     _tile_loadd(4, low + k, w_bytes);
     _tile_loadd(6, x + k / 2 * 16, kRowBytes);
     _tile_loadd(5, high + k, w_bytes);
@@ -86,8 +130,8 @@ inline void narrow_band(const TileProduct& p, std::int64_t n, std::int64_t begin
 }
 
 // The same by two groups.
-inline void wide_band(const TileProduct& p, std::int64_t n, std::int64_t begin, std::int64_t group,
-                      const char* next) {
+inline void wide_band(const TileProduct& p, std::int64_t n, std::int64_t begin,
+                      std::int64_t group) {
   const std::int64_t w_bytes = 2 * p.k;
   const std::uint16_t* low = p.w + n * p.k;
   const std::uint16_t* high = low + 16 * p.k;
@@ -98,8 +142,6 @@ inline void wide_band(const TileProduct& p, std::int64_t n, std::int64_t begin, 
   _tile_zero(2);
   _tile_zero(3);
   for (std::int64_t k = 0; k < p.k; k += 32) {
-    if (next)
-      for (std::int64_t line = 0; line < kBand; ++line, next += 64) _mm_prefetch(next, _MM_HINT_T1);
     _tile_loadd(4, low + k, w_bytes);
     _tile_loadd(6, left + k / 2 * 16, kRowBytes);
     _tile_loadd(7, right + k / 2 * 16, kRowBytes);
@@ -127,13 +169,9 @@ void bands(const TileProduct& p, std::int64_t begin, std::int64_t end) {
   asm volatile("" : : : "memory");
   for (std::int64_t band = begin; band < end; ++band) {
     const std::int64_t n = std::min(band * kBand, p.n - kBand);
-    const char* next = band + 1 < end && (band + 2) * kBand <= p.n
-                           ? reinterpret_cast<const char*>(p.w + (band + 1) * kBand * p.k)
-                           : nullptr;
     std::int64_t group = 0;
-    for (; group + 2 <= p.groups; group += 2, next = nullptr)
-      wide_band(p, n, band * kBand, group, next);
-    if (group < p.groups) narrow_band(p, n, band * kBand, group, next);
+    for (; group + 2 <= p.groups; group += 2) wide_band(p, n, band * kBand, group);
+    if (group < p.groups) narrow_band(p, n, band * kBand, group);
   }
 }
 
