@@ -139,11 +139,22 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
   Json root_;
 };
 
+// The parser takes a NUL byte for the end of the text, whatever stands behind it.
+void expect_no_nul(std::string_view text, std::string_view name) {
+  const std::size_t at = text.find('\0');
+  if (at == std::string_view::npos) return;
+  const std::string_view before = text.substr(0, at);
+  const std::size_t line = before.rfind('\n');
+  fail(name, ":", 1 + std::count(before.begin(), before.end(), '\n'), ":",
+       line == std::string_view::npos ? at + 1 : at - line, ": a NUL byte is no JSON");
+}
+
 }  // namespace
 
 Json parse_json(std::string_view text, std::string_view name, const JsonLimits& limits) {
   check(static_cast<std::int64_t>(text.size()) <= limits.bytes, name, ": ", text.size(),
         " bytes of JSON; at most ", limits.bytes, " are read");
+  expect_no_nul(text, name);
   Builder builder(text, name, limits);
   check(nlohmann::json::sax_parse(text.begin(), text.end(), &builder), name, ": no JSON");
   return builder.result();

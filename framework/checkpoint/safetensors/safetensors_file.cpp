@@ -156,6 +156,7 @@ void SafetensorsFile::take_header(std::string_view header, std::int64_t file_byt
       entries.push_back(entry_of(name, value, path_));
       continue;
     }
+    if (value.is_null()) continue;  // as the package takes it
     const std::string what = path_ + ": __metadata__";
     for (const auto& [key, text] : value.object(what)) metadata_[key] = text.text(what);
   }

@@ -1,6 +1,7 @@
 // A safetensors file: 8 bytes of header length (little-endian), a JSON header, then the tensors'
 // bytes. Read from strangers, so everything is checked before anything is used: the same files are
-// accepted as by the safetensors package (format 0.4), with sentences for all others.
+// accepted as by the safetensors package (format 0.4; bench/compare_safetensors.py), with sentences
+// for all others and where it is lenient: a key twice, blanks before the header.
 //
 // Checked: the header is at most 100 MB of JSON that begins with {, no key twice; every tensor has
 // a known dtype, a shape of integers >= 0 whose product fits, and a range of bytes of exactly that

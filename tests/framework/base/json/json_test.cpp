@@ -48,6 +48,9 @@ TEST(Json, RefusesWithPlaceAndReason) {
        {"", " ", "{", "[1,]", "{\"a\" 1}", "[1] 2", "// c\n1", "NaN", "[Infinity]", "'a'", "\"\t\"",
         "\"\\ud800\"", "\"\xff\"", "1e999", "01", "+1", ".5", "tru", "\"abc"})
     EXPECT_NE(refusal(bad), "") << bad;
+  // The parser below takes a NUL byte for the end.
+  EXPECT_EQ(refusal(std::string("{}\n \0 {}", 8)), "x.json:2:2: a NUL byte is no JSON");
+  EXPECT_EQ(refusal(std::string("\0", 1)), "x.json:1:1: a NUL byte is no JSON");
   EXPECT_EQ(refusal(R"({"m": {"a": 1, "b": 2, "a": 3}})"),
             "x.json: the key \"a\" comes twice in one object in m");
 }

@@ -100,6 +100,8 @@ TEST_F(Safetensors, RefusesMutants) {
   expect_refused(file_of(good, "123456789"), "but 9 follow the header");
   expect_refused(file_of(good, "1234567"), "but 7 follow the header");
   expect_refused(file_of(good + "x", "12345678"), "header:1:");
+  expect_refused(file_of(good + std::string("\0", 1), "12345678"), "a NUL byte is no JSON");
+  ASSERT_EQ(refusal(file_of(R"({"__metadata__":null})", "")), "");
   expect_refused(file_of(tensor("\"F32\"", "[2]", "[8,0]"), "12345678"), "are no range");
   expect_refused(file_of(tensor("\"F32\"", "[2]", "[-8,0]"), "12345678"), "are no range");
   expect_refused(file_of(tensor("\"F32\"", "[2]", "[1,9]"), "123456789"), "begins at byte 1");
