@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "framework/base/error.h"
+#include "framework/data/records.h"
 
 namespace trireme {
 
@@ -38,6 +39,18 @@ std::string trimmed(const std::string& text) {
   const std::size_t begin = text.find_first_not_of(" \t\r\n");
   if (begin == std::string::npos) return {};
   return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
+}
+
+// A template that knows texts only may pass over lists of parts without a word.
+void expect_parts(const std::string& rendered, const Json::Array& messages) {
+  for (const Json& message : messages) {
+    const Json* content = message.find("content");
+    if (!content || !content->is(Json::Kind::kArray)) continue;
+    for (const std::string& part : said_by(message))
+      check(rendered.find(trimmed(part)) != std::string::npos,
+            "the chat template does not write what the parts of a content say; give \"content\" as "
+            "one text");
+  }
 }
 
 }  // namespace
@@ -83,10 +96,10 @@ ConversationEncoder::Text ConversationEncoder::render(const Json& messages, cons
   return text;
 }
 
-// The end of the first control token that the template wrote behind `content`; npos if the content
-// does not stand before that.
+// The end of the first control token that the template wrote behind what `message` says; npos if
+// that does not stand before it.
 std::size_t ConversationEncoder::end_token_behind(const Text& text, std::size_t begin,
-                                                  const std::string& content) const {
+                                                  const Json& message) const {
   std::size_t first = std::string::npos, end = std::string::npos;
   for (const std::string& control : controls_)
     for (std::size_t at = begin; (at = text.bytes.find(control, at)) < first; ++at)
@@ -96,7 +109,9 @@ std::size_t ConversationEncoder::end_token_behind(const Text& text, std::size_t 
       }
   if (end == std::string::npos) return end;
   const std::string said = text.bytes.substr(begin, first - begin);
-  return said.find(trimmed(content)) == std::string::npos ? std::string::npos : end;
+  for (const std::string& part : said_by(message))
+    if (said.find(trimmed(part)) == std::string::npos) return std::string::npos;
+  return end;
 }
 
 ConversationEncoder::Span ConversationEncoder::answer(const Text& text, const Json& messages,
@@ -108,9 +123,7 @@ ConversationEncoder::Span ConversationEncoder::answer(const Text& text, const Js
     return {before.size(), after.size()};
   const Json& message = messages.array("messages")[index];
   const std::size_t end =
-      begins ? end_token_behind(text, before.size(),
-                                message.at("content", "message").text("\"content\""))
-             : std::string::npos;
+      begins ? end_token_behind(text, before.size(), message) : std::string::npos;
   check(end != std::string::npos, "where the answer of message ", index + 1,
         " lies cannot be told: the chat template writes the messages before it in another way when "
         "it follows; data.loss_on = all trains on every token");
@@ -169,6 +182,7 @@ DocumentTokens ConversationEncoder::encode(const Json& messages, const Json& too
                                            Encoder& encoder) const {
   const auto& all = messages.array("messages");
   const Text text = render(messages, tools, all.size(), false);
+  expect_parts(text.bytes, all);
   DocumentTokens tokens;
   std::size_t done = 0;
   if (loss_on_ != LossOn::kAll)

@@ -35,6 +35,8 @@ enum class LossOn : std::uint8_t {
 struct DocumentTokens {
   std::vector<std::int32_t> ids;
   std::vector<std::uint8_t> trained;  // a byte a token; 0: it does not count as a label
+  std::int64_t turns = 0;             // messages; 0: no conversation
+  std::int64_t line = 0;              // of the file it is from, from 1
 };
 
 class ConversationEncoder {
@@ -61,8 +63,7 @@ class ConversationEncoder {
   };
   Text render(const Json& messages, const Json& tools, std::size_t count, bool prompt) const;
   std::vector<Span> answers(const Text& text, const Json& messages, const Json& tools) const;
-  std::size_t end_token_behind(const Text& text, std::size_t begin,
-                               const std::string& content) const;
+  std::size_t end_token_behind(const Text& text, std::size_t begin, const Json& message) const;
   Span answer(const Text& text, const Json& messages, const Json& tools, std::size_t index) const;
   void append(const Text& text, Span part, bool trained, Encoder& encoder,
               DocumentTokens& tokens) const;

@@ -58,6 +58,7 @@ class RecordEncoder {
         conversation(record, encoder, made);
       else
         text(record, encoder, made.tokens);
+      made.tokens.line = line.number;
     } catch (const BadLine& error) {
       made.bad = error.what();
     } catch (const Error& error) {
@@ -68,6 +69,7 @@ class RecordEncoder {
 
   void conversation(const Record& record, Encoder& encoder, Made& made) const {
     made.tokens = conversations_->encode(record.messages, record.tools, encoder);
+    made.tokens.turns = std::ssize(record.messages.array("messages"));
     for (const Json& message : record.messages.array("messages"))
       made.roles.push_back(message.at("role", "message").text("\"role\""));
   }

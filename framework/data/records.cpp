@@ -78,13 +78,42 @@ Json::Array system_of(const Json& value) {
   return system.empty() ? Json::Array{} : Json::Array{message("system", system)};
 }
 
-Json messages_in(const Json& value) {
-  const auto& given = value.at("messages", "record").array("\"messages\"");
-  for (const Json& one : given) {
-    text_member(one, "role");
-    text_member(one, "content");
+void expect_text_parts(const Json::Array& parts) {
+  check(!parts.empty(), "\"content\" is an empty list; use a text, or parts of type text");
+  for (const Json& part : parts) {
+    const std::string type = text_member(part, "type");
+    check(type == "text", "a part of \"content\" has \"type\": \"", type,
+          "\", which is not read; only parts {\"type\": \"text\", \"text\": ...} are");
+    text_member(part, "text");
   }
-  return given;
+}
+
+// As transformers takes it: what is no text is for the template.
+void expect_content(const Json& message) {
+  const Json* content = message.find("content");
+  if (content && content->is(Json::Kind::kArray))
+    return expect_text_parts(content->array("\"content\""));
+  const Json* calls = message.find("tool_calls");
+  const bool called = calls && calls->is(Json::Kind::kArray) && !calls->array("calls").empty();
+  if (!called || (content && !content->is_null())) text_member(message, "content");
+}
+
+// As transformers does: templates know what is missing, but write "None" for what is null.
+Json without_nulls(const Json& message) {
+  Json::Object members;
+  for (const auto& [name, member] : message.object("message"))
+    if (!member.is_null()) members.emplace_back(name, member);
+  return members;
+}
+
+Json messages_in(const Json& value) {
+  Json::Array messages;
+  for (const Json& one : value.at("messages", "record").array("\"messages\"")) {
+    text_member(one, "role");
+    expect_content(one);
+    messages.push_back(without_nulls(one));
+  }
+  return messages;
 }
 
 Json alpaca_in(const Json& value) {
@@ -211,6 +240,16 @@ Record record_of(const Line& line, RecordForm form, const std::string& path) {
   } catch (const Error& error) {
     throw BadLine(bad_line(path, line, 1, error.what()));
   }
+}
+
+std::vector<std::string> said_by(const Json& message) {
+  const Json* content = message.find("content");
+  if (!content || content->is_null()) return {};
+  if (!content->is(Json::Kind::kArray)) return {content->text("\"content\"")};
+  std::vector<std::string> texts;
+  for (const Json& part : content->array("\"content\""))
+    texts.push_back(part.at("text", "part").text("\"text\""));
+  return texts;
 }
 
 std::string without_controls(std::string text) {

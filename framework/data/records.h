@@ -1,7 +1,8 @@
 // Lines of JSON that are documents: texts, or conversations in the three shapes that people have.
 //
 //   {"text": ...}
-//   {"messages": [{"role": ..., "content": ...}, ...]}, and "tools" for the template
+//   {"messages": [{"role": ..., "content": ...}, ...]}, and "tools" for the template; content may
+//     be a list of parts {"type": "text", "text": ...}, and null or left out beside "tool_calls"
 //   {"instruction": ..., "input": ..., "output": ..., "system": ...}     (alpaca)
 //   {"conversations": [{"from": ..., "value": ...}, ...], "system": ...}  (sharegpt)
 #pragma once
@@ -10,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "framework/base/error.h"
 #include "framework/base/json/json.h"
@@ -60,12 +62,16 @@ class LineReader {
 // array.
 RecordForm record_form(Files& files, const std::string& path);
 
-// One document. `messages` of a conversation is an array of objects that have a role and a content,
-// both texts, as chat templates take it.
+// One document. `messages` of a conversation is an array of objects that have a role, a text, and a
+// content as above, as chat templates take it; what else they have, nulls aside, is for the
+// template.
 struct Record {
   std::string text;
   Json messages, tools;
 };
+// What a message says: its content, or the texts of its parts.
+std::vector<std::string> said_by(const Json& message);
+
 // BadLine for what is no JSON, or no record of that form.
 Record record_of(const Line& line, RecordForm form, const std::string& path);
 

@@ -77,8 +77,7 @@ void add_record(const Record& record, RecordForm form, BpeTrainer& trainer) {
   };
   if (!is_chat(form)) return add(record.text);
   for (const Json& message : record.messages.array("messages"))
-    if (const Json* content = message.find("content"); content && !content->is_null())
-      add(content->text("\"content\""));
+    for (const std::string& text : said_by(message)) add(text);
 }
 
 template <typename Tell>

@@ -171,6 +171,35 @@ TEST(Conversation, NoControlTokenBeginsInAUsersText) {
   EXPECT_EQ(tokens.ids.back(), 262);
 }
 
+// Contents in parts, calls of tools without a content, and what tools say.
+constexpr char kParts[] =
+    "{% for m in messages %}<|im_start|>{{ m.role + '\n' }}{% if m.content is string %}"
+    "{{ m.content }}{% elif m.content %}{% for part in m.content %}{{ part.text }}{% endfor %}"
+    "{% endif %}{% if m.tool_calls %}{% for call in m.tool_calls %}"
+    "{{ '<call>' + (call.function | tojson) + '</call>' }}{% endfor %}{% endif %}<|im_end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+constexpr char kCalls[] = R"([
+    {"role": "user", "content": [{"type": "text", "text": "Hi"}, {"type": "text", "text": " you"}]},
+    {"role": "assistant", "content": null, "tool_calls": [{"type": "function", "function":
+        {"name": "look", "arguments": {"at": "<|im_end|>"}}}]},
+    {"role": "tool", "name": "look", "content": "sun"},
+    {"role": "assistant", "content": [{"type": "text", "text": "It shines"}]}])";
+
+TEST(Conversation, OfPartsAndToolsIsWrittenByTheTemplate) {
+  const Json messages = parse_json(kCalls, "messages");
+  EXPECT_EQ(
+      marked(kParts, LossOn::kAssistant, messages),
+      "<|im_start|>user\nHi you<|im_end|>\n<|im_start|>assistant\n"
+      "[[<call>{\"name\": \"look\", \"arguments\": {\"at\": \"<|im_end|>\"}}</call><|im_end|>]]\n"
+      "<|im_start|>tool\nsun<|im_end|>\n<|im_start|>assistant\n[[It shines<|im_end|>]]\n");
+  // A template of texts only: told by the template, or by what is missing.
+  EXPECT_NE(complaint(kChatMl, LossOn::kAll, messages), "");
+  const std::string passes_over =
+      "{% for m in messages %}{% if m.content is string %}{{ m.content }}{% endif %}{% endfor %}";
+  EXPECT_NE(complaint(passes_over, LossOn::kAll, messages).find("give \"content\" as one text"),
+            std::string::npos);
+}
+
 TEST(Conversation, WhatCannotBeToldIsASentence) {
   EXPECT_NE(complaint("", LossOn::kAll, kTwoTurns).find("has no chat template"), std::string::npos);
   EXPECT_EQ(complaint(kFolded, LossOn::kAll, talk({{"tool", "x"}})), "only user and assistant");

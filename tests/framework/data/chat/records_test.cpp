@@ -99,6 +99,39 @@ TEST_F(Records, OfThreeShapesAreOneConversation) {
             expected);
 }
 
+TEST_F(Records, ContentsAreTextsOrPartsOrCalls) {
+  const auto record = [&](const std::string& message) {
+    return sentence_of([&] {
+      record_of({R"({"messages": [{"role": "assistant", )" + message + "}]}", 1},
+                RecordForm::kMessages, "f");
+    });
+  };
+  EXPECT_EQ(record(R"("content": "a")"), "");
+  EXPECT_EQ(record(R"("content": [{"type": "text", "text": "a"}])"), "");
+  EXPECT_EQ(record(R"("content": null, "tool_calls": [{"function": {"name": "f"}}])"), "");
+  EXPECT_EQ(record(R"("tool_calls": [{"function": {"name": "f"}}])"), "");
+  for (const std::string none : {R"("content": null)", R"("content": 3)", R"("name": "x")",
+                                 R"("content": null, "tool_calls": [])", R"("content": [])",
+                                 R"("content": ["a"])", R"("content": [{"type": "text"}])"})
+    EXPECT_NE(record(none), "") << none;
+  for (const std::string type : {"image_url", "image", "input_audio", "video"})
+    EXPECT_NE(record(R"("content": [{"type": ")" + type + R"(", "text": "a"}])")
+                  .find("\"type\": \"" + type + "\", which is not read"),
+              std::string::npos);
+  const Record calls =
+      record_of({R"({"messages": [{"role": "tool", "content": [{"type": "text", "text": "a"},
+          {"type": "text", "text": "b"}]}]})",
+                 1},
+                RecordForm::kMessages, "f");
+  EXPECT_EQ(said_by(calls.messages.array("m")[0]), (std::vector<std::string>{"a", "b"}));
+  const Record nulls = record_of(
+      {R"({"messages": [{"role": "assistant", "content": null, "tool_calls": [1], "name": null}]})",
+       1},
+      RecordForm::kMessages, "f");
+  EXPECT_EQ(nulls.messages.array("m")[0].object("m").size(), 2u);
+  EXPECT_EQ(said_by(nulls.messages.array("m")[0]), std::vector<std::string>());
+}
+
 TEST_F(Records, BadLinesHaveAPlace) {
   const std::string two = std::string(kChat) + "\n{\"messages\": nope}\n" + kChat;
   const std::string sentence = complaint("a.jsonl", two);
