@@ -22,10 +22,10 @@ const std::string kConfig = R"({"model_type": "llama", "architectures": ["LlamaF
   "intermediate_size": 24, "vocab_size": 256, "max_position_embeddings": 64, "rms_norm_eps": 1e-05,
   "tie_word_embeddings": false, "hidden_act": "silu", "dtype": "bfloat16"})";
 
-std::vector<Stored> llama_tensors() {
-  std::vector<Stored> all = {{"model.embed_tokens.weight", {256, 16}},
-                             {"model.norm.weight", {16}},
-                             {"lm_head.weight", {256, 16}}};
+std::vector<Stored> llama_tensors(std::int64_t vocab = 256, bool tied = false) {
+  std::vector<Stored> all = {{"model.embed_tokens.weight", {vocab, 16}},
+                             {"model.norm.weight", {16}}};
+  if (!tied) all.push_back({"lm_head.weight", {vocab, 16}});
   for (const std::string layer : {"model.layers.0.", "model.layers.1."})
     for (const Stored& t : std::vector<Stored>{{"input_layernorm.weight", {16}},
                                                {"post_attention_layernorm.weight", {16}},
@@ -127,6 +127,26 @@ TEST_F(ModelFolders, WhatIsNotTrainedComesOutBitEqualUnderEveryLayout) {
     EXPECT_EQ(text_of_file(out + "/tokenizer_config.json"), "{\"chat_template\": \"x\"}");
     // What came out goes in again.
     EXPECT_EQ(run_to_end(still({"--model.from=" + out})).code, 0);
+  }
+}
+
+// 259 rows are 260 over two and four tensor ranks; a tied head is on the first and the last stage,
+// and not in the files.
+TEST_F(ModelFolders, VocabularyRowsAreTheFoldersWhateverThePadding) {
+  int made = 0;
+  for (const bool tied : {false, true}) {
+    std::string config = kConfig;
+    config.replace(config.find("\"vocab_size\": 256"), 17, "\"vocab_size\": 259");
+    if (tied) config.replace(config.find("embeddings\": false"), 18, "embeddings\": true");
+    files_->remove_all(from_);
+    make(llama_tensors(259, tied), config);
+    const std::string original = bytes_of(from_);
+    for (const Words& layout : std::vector<Words>{{"--parallel.tensor=2", "--parallel.pipeline=2"},
+                                                  {"--parallel.tensor=4", "--zero.stage=1"}}) {
+      const ProgramEnd end = run_to_end(still(layout + Words{"--train.export=hf"}));
+      ASSERT_EQ(end.code, 0) << end.err;
+      EXPECT_EQ(bytes_of(run_.folder() + "/model"), original) << tied << " " << ++made;
+    }
   }
 }
 
