@@ -212,6 +212,8 @@ std::string model_card(const Recipe& recipe, const Manifest& manifest, const HfE
   text += join("Trained for ", manifest.step, " steps of ", recipe.batch.global, " samples x ",
                recipe.batch.sequence, " tokens",
                recipe.data.text.empty() ? "" : " on " + recipe.data.text, ".\n");
+  if (manifest.scalars.contains("loss"))
+    text += join("Loss of the last step: ", manifest.number("loss"), ".\n");
   return text +
          "\nTo be written: what it is for, what it was trained on, what it must not be used "
          "for.\n";

@@ -20,7 +20,8 @@ constexpr char kPlain[] =
     "{% if add_generation_prompt %}assistant: {% endif %}";
 constexpr std::int32_t kEos = 257, kStart = 258, kEnd = 259;
 
-std::unique_ptr<Tokenizer> tokenizer_with(const std::string& source, bool eos = true) {
+std::unique_ptr<Tokenizer> tokenizer_with(const std::string& source, bool eos = true,
+                                          const std::string& post_processor = "null") {
   MadeTokenizer made = byte_level();
   Json::Array added;
   int id = 256;
@@ -28,7 +29,8 @@ std::unique_ptr<Tokenizer> tokenizer_with(const std::string& source, bool eos = 
     added.push_back(
         Json::Object{{"id", id++}, {"content", token}, {"normalized", false}, {"special", true}});
   made.added = to_text(Json(added));
-  Json::Object config;
+  made.post_processor = post_processor;
+  Json::Object config{{"bos_token", "<s>"}};
   if (eos) config.emplace_back("eos_token", "</s>");
   if (!source.empty()) config.emplace_back("chat_template", source);
   made.config = to_text(Json(config));
@@ -62,6 +64,18 @@ TEST(ChatPrompt, TheTemplateTellsTheEnd) {
   EXPECT_EQ(answer_end(*tokenizer_with(kPlain, false)), std::nullopt);
   EXPECT_EQ(learned_ends(*tokenizer_with("", false)), (std::vector<std::int32_t>{}));
   EXPECT_EQ(answer_end(*tokenizer_with("{{ raise_exception('no') }}")), std::nullopt);
+}
+
+// The template writes <s>; what the tokenizer puts before a text must not stand there, too.
+TEST(ChatPrompt, BeginsOnce) {
+  const auto tokenizer = tokenizer_with(std::string("{{ bos_token }}") + kChatMl, true,
+                                        R"({"type": "TemplateProcessing", "single": [
+         {"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+         "pair": [], "special_tokens": {"<s>": {"id": "<s>", "ids": [256], "tokens": ["<s>"]}}})");
+  EXPECT_EQ(ids_of(*tokenizer, "a", {.ends = true}), (std::vector<std::int32_t>{256, 97}));
+  const std::vector<std::int32_t> prompt = chat_prompt(*tokenizer, "a");
+  EXPECT_EQ(prompt[0], 256);
+  EXPECT_EQ(std::count(prompt.begin(), prompt.end(), 256), 1);
 }
 
 TEST(ChatPrompt, NeedsATemplate) {
