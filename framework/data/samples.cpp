@@ -50,6 +50,34 @@ void SampleSet::fill(std::int64_t first, std::int64_t count, std::vector<std::in
   }
 }
 
+bool SampleSet::knows_documents() const {
+  return tokens_->header().bounded || (tokens_->header().about.empty() && options_.end_of_text);
+}
+
+void SampleSet::document_starts(std::int64_t first, std::int64_t count,
+                                std::vector<std::int32_t>& starts) const {
+  check(knows_documents(), "token file ", tokens_->path(), " does not tell where documents begin; ",
+        tokens_->header().about.empty() ? "its tokenizer has no end-of-text token"
+                                        : "make it again with trireme tokenize");
+  const std::int64_t length = options_.sequence;
+  const bool marked = tokens_->header().bounded;
+  starts.resize(static_cast<std::size_t>(count * length));
+  std::vector<std::int32_t> window(static_cast<std::size_t>(length));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t from = first_token(first + i);
+    if (!marked) tokens_->copy(from, length, options_.vocabulary, window.data());
+    const auto begins = [&](std::int64_t t) {
+      if (marked) return tokens_->begins_document(from + t);
+      return t > 0 && window[static_cast<std::size_t>(t - 1)] == *options_.end_of_text;
+    };
+    std::int64_t start = 0;
+    for (std::int64_t t = 0; t < length; ++t) {
+      if (begins(t)) start = t;
+      starts[static_cast<std::size_t>(i * length + t)] = static_cast<std::int32_t>(start);
+    }
+  }
+}
+
 TokenDataset::TokenDataset(std::shared_ptr<const TokenFile> tokens, const SampleOptions& options)
     : tokens_(std::move(tokens)) {
   const std::int64_t length = options.sequence;

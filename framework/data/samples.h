@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,8 @@ struct SampleOptions {
   std::uint64_t seed = 0;       // another seed, another order
   std::int64_t vocabulary = 0;  // of the model: every id must be below
   LabelKind labels = LabelKind::kNextOfEach;
+  // Where a file does not mark its documents (plain text), each ends with this token.
+  std::optional<std::int32_t> end_of_text = {};
 };
 
 // The samples of one part of a token file. Immutable; may be used from any thread.
@@ -56,6 +59,12 @@ class SampleSet {
   // Error for an id outside the vocabulary, with its position.
   void fill(std::int64_t first, std::int64_t count, std::vector<std::int32_t>& ids,
             std::vector<std::int32_t>& labels) const;
+  // Of the same samples, the token of its sample with which each token's document begins (B, S): 0
+  // for what began before the sample. Error if knows_documents() is false.
+  void document_starts(std::int64_t first, std::int64_t count,
+                       std::vector<std::int32_t>& starts) const;
+  // Are documents marked, or told by a token?
+  bool knows_documents() const;
 
  private:
   std::shared_ptr<const TokenFile> tokens_;

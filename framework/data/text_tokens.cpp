@@ -15,7 +15,7 @@ namespace trireme {
 namespace {
 
 // Counted up when the same options give other tokens.
-constexpr int kRecordVersion = 1;
+constexpr int kRecordVersion = 2;
 
 // What counts, where that is a question.
 LossOn loss_of(RecordForm form, const std::string& path, const TokenizeOptions& options) {

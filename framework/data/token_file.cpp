@@ -53,7 +53,7 @@ std::shared_ptr<const TokenFile> TokenFile::open(Files& files, const std::string
   FoundTokens found = read_token_header(*file);
   auto tokens = file->map(found.offset, found.header.count * found.header.width);
   std::unique_ptr<Mapping> mask;
-  if (found.header.masked) mask = file->map(found.mask_offset, found.header.mask_bytes());
+  if (found.header.mask_bytes() > 0) mask = file->map(found.mask_offset, found.header.mask_bytes());
   std::shared_ptr<const TokenFile> opened(
       new TokenFile(path, std::move(found), std::move(tokens), std::move(mask)));
   if (verify) opened->verify();
@@ -80,8 +80,19 @@ void TokenFile::copy(std::int64_t begin, std::int64_t count, std::int64_t vocabu
 bool TokenFile::trained(std::int64_t position) const {
   check(position >= 0 && position < count(), "token file ", path_, ": position ", position,
         " does not exist; it has ", count(), " tokens");
-  if (!mask_) return true;
-  return (std::to_integer<unsigned>(mask_->data()[position / 8]) >> (position % 8) & 1U) != 0;
+  return !header().masked || bit(mask_at(), position);
+}
+
+bool TokenFile::begins_document(std::int64_t position) const {
+  check(header().bounded && position >= 0 && position < count(), "token file ", path_,
+        ": whether a document begins at ", position, " is not known; it has ", count(), " tokens",
+        header().bounded ? "" : " without marks of documents");
+  return bit(0, position);
+}
+
+bool TokenFile::bit(std::int64_t from, std::int64_t position) const {
+  return (std::to_integer<unsigned>(mask_->data()[from + position / 8]) >> (position % 8) & 1U) !=
+         0;
 }
 
 void TokenFile::verify() const {
@@ -90,8 +101,8 @@ void TokenFile::verify() const {
   std::int64_t trained = count();
   if (mask_) {
     hash.update(mask_->data(), mask_->bytes());
-    trained = 0;
-    for (std::int64_t i = 0; i < mask_->bytes(); ++i)
+    if (header().masked) trained = 0;
+    for (std::int64_t i = mask_at(); header().masked && i < mask_->bytes(); ++i)
       trained += std::popcount(std::to_integer<unsigned>(mask_->data()[i]));
   }
   check(hash.hex() == header().token_hash, "token file ", path_,
@@ -112,6 +123,7 @@ TokenWriter::TokenWriter(Files& files, const std::string& path, const std::strin
   TokenHeader probe = header_;
   probe.count = 1;
   if (of == TokensOf::kDocuments) probe.about = "?";
+  probe.bounded = header_.bounded = of == TokensOf::kDocuments;
   offset_ = write_token_header(atomic_.file(), probe).begin;
 }
 
@@ -137,11 +149,15 @@ void TokenWriter::add(const std::vector<std::int32_t>& ids,
         trained.size(), " marks of what counts");
   const std::int64_t first = header_.count;
   add(ids);
-  mask_.resize(static_cast<std::size_t>((header_.count + 7) / 8));
+  for (std::vector<std::uint8_t>* bits : {&mask_, &begins_})
+    bits->resize(static_cast<std::size_t>(header_.bit_bytes()));
+  const auto set = [](std::vector<std::uint8_t>& bits, std::size_t at) {
+    bits[at / 8] = static_cast<std::uint8_t>(bits[at / 8] | 1U << (at % 8));
+  };
+  if (!ids.empty()) set(begins_, static_cast<std::size_t>(first));
   for (std::size_t i = 0; i < trained.size(); ++i) {
     if (trained[i] == 0) continue;
-    const auto at = static_cast<std::size_t>(first) + i;
-    mask_[at / 8] = static_cast<std::uint8_t>(mask_[at / 8] | 1U << (at % 8));
+    set(mask_, static_cast<std::size_t>(first) + i);
     ++header_.trained;
   }
 }
@@ -162,12 +178,13 @@ void TokenWriter::finish(const std::string& text_hash, const std::string& about,
   header_.documents = documents;
   header_.masked = !about.empty() && header_.trained != header_.count;
   header_.text_hash = text_hash;
-  if (header_.masked) hash_.update(mask_.data(), std::ssize(mask_));
+  if (header_.masked) begins_.insert(begins_.end(), mask_.begin(), mask_.end());
+  if (header_.bounded) hash_.update(begins_.data(), std::ssize(begins_));
   header_.token_hash = hash_.hex();
   const TokenRange range = write_token_header(atomic_.file(), header_);
   check(range.begin == offset_, "write ", path_, ": HDF5 placed the tokens at ", range.begin,
         ", not at ", offset_);
-  if (header_.masked) atomic_.file().write(mask_.data(), std::ssize(mask_), range.mask_begin);
+  if (header_.bounded) atomic_.file().write(begins_.data(), std::ssize(begins_), range.mask_begin);
   atomic_.commit();
 }
 

@@ -32,6 +32,8 @@ class TokenFile {
             std::int32_t* ids) const;
   // Does the token at `position` count as a label? All do in a file without a mask.
   bool trained(std::int64_t position) const;
+  // Does a document begin with the token at `position`? Only of a file that is bounded, else Error.
+  bool begins_document(std::int64_t position) const;
 
  private:
   TokenFile(std::string path, FoundTokens found, std::unique_ptr<Mapping> tokens,
@@ -41,18 +43,21 @@ class TokenFile {
         tokens_(std::move(tokens)),
         mask_(std::move(mask)) {}
   void verify() const;
+  bool bit(std::int64_t from, std::int64_t position) const;
+  // Of the mask within the marks.
+  std::int64_t mask_at() const { return header().bounded ? header().bit_bytes() : 0; }
 
   std::string path_;
   FoundTokens found_;
   std::unique_ptr<Mapping> tokens_;
-  std::unique_ptr<Mapping> mask_;  // null: all tokens count
+  std::unique_ptr<Mapping> mask_;  // null: all tokens count, and no document is marked
 };
 
 enum class TokensOf : std::uint8_t { kText, kDocuments };
 
 // Writes a token file piece by piece under a temporary name; finish() renames it into place.
-// Destroyed before, it leaves nothing. Memory: about 1 MiB, whatever the number of tokens, and one
-// bit a token where there is a mask.
+// Destroyed before, it leaves nothing. Memory: about 1 MiB, whatever the number of tokens, and two
+// bits a token of documents.
 class TokenWriter {
  public:
   TokenWriter(Files& files, const std::string& path, const std::string& tokenizer,
@@ -79,7 +84,7 @@ class TokenWriter {
   std::int64_t offset_ = 0;   // of the first token
   std::int64_t written_ = 0;  // bytes of tokens
   std::vector<std::byte> buffer_;
-  std::vector<std::uint8_t> mask_;  // bits; as far as the last document
+  std::vector<std::uint8_t> mask_, begins_;  // bits; as far as the last document
 };
 
 }  // namespace trireme

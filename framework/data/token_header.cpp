@@ -51,8 +51,15 @@ void put_text(const File& file, hid_t where, const char* name, std::string text,
   put_attribute(file, where, name, type, text.data());
 }
 
+std::int64_t version_of(const TokenHeader& header) {
+  if (header.about.empty()) return kTokenFormat;
+  return header.bounded ? kMarkedFormat : kDocumentFormat;
+}
+
+const char* marks_name(const TokenHeader& header) { return header.bounded ? "marks" : "mask"; }
+
 void put_attributes(const File& file, hid_t root, const TokenHeader& header) {
-  put_number(file, root, "format_version", header.about.empty() ? kTokenFormat : kDocumentFormat);
+  put_number(file, root, "format_version", version_of(header));
   put_number(file, root, "vocabulary", header.vocabulary);
   put_number(file, root, "count", header.count);
   put_text(file, root, "tokenizer", header.tokenizer, kNameLength);
@@ -85,8 +92,8 @@ std::int64_t put_dataset(const File& file, hid_t root, const char* name, hid_t s
 TokenRange put_datasets(const File& file, hid_t root, const TokenHeader& header) {
   TokenRange range{.bytes = header.count * header.width, .mask_bytes = header.mask_bytes()};
   range.begin = put_dataset(file, root, "tokens", stored_type(header.width), header.count);
-  if (header.masked)
-    range.mask_begin = put_dataset(file, root, "mask", H5T_STD_U8LE, range.mask_bytes);
+  if (range.mask_bytes > 0)
+    range.mask_begin = put_dataset(file, root, marks_name(header), H5T_STD_U8LE, range.mask_bytes);
   return range;
 }
 
@@ -212,16 +219,17 @@ void describe_mask(File& file, hid_t root, FoundTokens& found) {
     bad(file, join("its attributes say ", header.trained, " trained of ", header.count,
                    " tokens and ", header.documents, " documents"));
   header.masked = header.trained != header.count;
-  if (!header.masked) return;
-  const Handle mask(open_dataset(file, root, "mask"), H5Dclose);
-  check_layout(file, mask, "mask");
+  if (header.mask_bytes() == 0) return;
+  const char* name = marks_name(header);
+  const Handle mask(open_dataset(file, root, name), H5Dclose);
+  check_layout(file, mask, name);
   const Handle type(H5Dget_type(mask), H5Tclose);
   if (type < 0 || H5Tequal(type, H5T_STD_U8LE) <= 0)
-    bad(file, "the dataset \"mask\" is not of type u8");
-  const std::int64_t stored = count_of(file, mask, "mask");
+    bad(file, join("the dataset \"", name, "\" is not of type u8"));
+  const std::int64_t stored = count_of(file, mask, name);
   if (stored != header.mask_bytes())
-    bad(file, join("the dataset \"mask\" has ", stored, " bytes, ", header.count, " tokens need ",
-                   header.mask_bytes()));
+    bad(file, join("the dataset \"", name, "\" has ", stored, " bytes, ", header.count,
+                   " tokens need ", header.mask_bytes()));
   const haddr_t offset = H5Dget_offset(mask);
   check_inside(file, offset, stored, 1);
   found.mask_offset = static_cast<std::int64_t>(offset);
@@ -231,9 +239,9 @@ FoundTokens describe_tokens(File& file, hid_t root) {
   FoundTokens found;
   TokenHeader& header = found.header;
   const std::int64_t version = get_number(file, root, "format_version");
-  if (version != kTokenFormat && version != kDocumentFormat)
-    bad(file, join("format version ", version, ", this program reads ", kTokenFormat, " and ",
-                   kDocumentFormat));
+  if (version < kTokenFormat || version > kMarkedFormat)
+    bad(file, join("format version ", version, ", this program reads ", kTokenFormat, " to ",
+                   kMarkedFormat));
   header.vocabulary = get_number(file, root, "vocabulary");
   header.tokenizer = get_text(file, root, "tokenizer", kNameLength);
   header.text_hash = get_text(file, root, "text_hash", kHashDigits);
@@ -255,7 +263,8 @@ FoundTokens describe_tokens(File& file, hid_t root) {
   const haddr_t offset = H5Dget_offset(tokens);
   check_inside(file, offset, stored, header.width);
   found.offset = static_cast<std::int64_t>(offset);
-  if (version == kDocumentFormat) describe_mask(file, root, found);
+  header.bounded = version == kMarkedFormat;
+  if (version != kTokenFormat) describe_mask(file, root, found);
   return found;
 }
 

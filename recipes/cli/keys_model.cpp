@@ -192,7 +192,8 @@ std::vector<Key> model_keys() {
        .at = [](Recipe& r) -> std::string& { return r.model.from; },
        .initial = "",
        .help = "Folder of a model to start from: config.json and safetensors, as Hugging Face has "
-               "them. It decides the other keys of this section."},
+               "them, or a run or a checkpoint, whose weights are taken. It decides the other keys "
+               "of this section."},
       {.section = "data",
        .name = "text",
        .type = KeyType::kPath,
@@ -233,6 +234,13 @@ std::vector<Key> model_keys() {
        .initial = "false",
        .help = "Pass over lines of JSON that are no records, and count them; else the first one "
                "ends the run."},
+      {.section = "data",
+       .name = "reset_attention_mask",
+       .type = KeyType::kBool,
+       .at = [](Recipe& r) -> bool& { return r.data.reset_attention_mask; },
+       .initial = "false",
+       .help = "Documents of one sample do not see each other, and learned positions begin anew in "
+               "each (rotary ones are relative). Plain text is cut at its end-of-text tokens."},
       {.section = "data",
        .name = "validation",
        .type = KeyType::kNumber,

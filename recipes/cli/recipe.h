@@ -46,6 +46,8 @@ struct DataSection {
   std::string tokenizer;  // resolved: bytes, or the path of a tokenizer.json or of its folder
   std::string loss_on;    // auto, all, assistant, last
   bool skip_bad = false;  // lines that are no records
+  // Documents of a sample do not see each other.
+  bool reset_attention_mask = false;
   double validation = 0;  // fraction held out
   bool shuffle = false;
   std::string skip;  // global batches, "7,100-200", numbered from 1

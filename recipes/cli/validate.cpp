@@ -129,6 +129,7 @@ class Checker {
     absent(r_.model.bias != "all", "model.bias", "linears without bias", "all");
     absent(r_.model.qk_norm, "model.qk_norm", "attention", "false");
     absent(r_.model.window > 0, "model.window", "attention", "none");
+    absent(r_.data.reset_attention_mask, "data.reset_attention_mask", "attention", "false");
     absent(r_.model.scale_embeddings, "model.scale_embeddings", "scaled embeddings", "false");
     absent(r_.model.rope_scaling != "none", "model.rope_scaling", "rotary positions", "none");
     absent(r_.model.positions > 0, "model.positions", "learned positions", "auto");

@@ -42,6 +42,16 @@ void expect_trained(const TokenFile& tokens, const Recipe& recipe) {
            recipe.data.tokens.empty() ? ", data.loss_on = all learns every token" : ""));
 }
 
+void expect_documents(const TokenDataset& data, const Recipe& recipe) {
+  if (!recipe.data.reset_attention_mask || data.train().knows_documents()) return;
+  const bool plain = data.tokens().header().about.empty();
+  throw UsageError(join(
+      "data.reset_attention_mask = true: where documents begin in ", data.tokens().path(),
+      " is not known; ",
+      plain ? "plain text needs a tokenizer with an end-of-text token, which ends each document"
+            : "it is of an older version, make it again with trireme tokenize"));
+}
+
 std::string opening_lines(const Recipe& recipe, const Machine& machine, const TokenDataset& data,
                           const Tokenizer& tokenizer) {
   std::string text;
@@ -248,7 +258,10 @@ int train_command(Process& process, const CommandLine& given) {
   in_turn(world.get(), [&] { opened = open_data(process, recipe, *tokenizer); });
   expect_trained(*opened.tokens, recipe);
   resolve_for_machine(recipe, machine, opened.tokens->header().vocabulary);
-  const TokenDataset data(opened.tokens, sample_options(recipe));
+  SampleOptions cut = sample_options(recipe);
+  cut.end_of_text = tokenizer->settings().eos;
+  const TokenDataset data(opened.tokens, cut);
+  expect_documents(data, recipe);
   const SamplePlan samples = sample_plan(process.files, recipe, data, *tokenizer);
   const MemoryOutlook memory =
       memory_outlook(recipe, memory_limit(process.files, recipe.device.memory, machine.local_ranks),

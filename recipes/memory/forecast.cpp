@@ -33,7 +33,8 @@ class Walk {
         split_(split_backward(rank.actions)),
         late_(rank.options.stage.plan.recompute == RecomputeMode::kSelective),
         ids_(tally.label(Tier::kDevice, MemoryKind::kActivations, "ids", "4 B T")),
-        labels_(tally.label(Tier::kDevice, MemoryKind::kActivations, "labels", "4 rows")) {
+        labels_(tally.label(Tier::kDevice, MemoryKind::kActivations, "labels", "4 rows")),
+        starts_(tally.label(Tier::kDevice, MemoryKind::kActivations, "document starts", "4 B T")) {
     int first = 0;
     for (const int count : rank.plan.entries_per_chunk) {
       first_.push_back(first);
@@ -74,6 +75,7 @@ class Walk {
       if (rank_.first_stage()) move(ids_, 4 * samples * model.sequence);
       const bool each_token = model.family == Family::kDecoder;
       if (rank_.last_stage()) move(labels_, 4 * samples * (each_token ? model.sequence : 1));
+      if (rank_.options.reset_attention_mask) move(starts_, 4 * samples * model.sequence);
     }
   }
 
@@ -199,7 +201,7 @@ class Walk {
   PaperLayers layers_;
   PaperKept kept_;
   bool split_, late_;
-  int ids_, labels_;
+  int ids_, labels_, starts_;
   std::vector<int> first_;  // entry of each chunk, and their number
   std::deque<std::int64_t> sent_forward_, sent_backward_;
 };

@@ -105,7 +105,7 @@ std::vector<TiledStore*> Engine::stores() const {
 Engine::Batch Engine::load(std::int64_t first, std::int64_t count, std::int64_t micro_samples,
                            const SampleSource& source) {
   Batch batch;
-  std::vector<std::int32_t> ids, labels;
+  std::vector<std::int32_t> ids, labels, starts;
   for (std::int64_t done = 0; done < count; done += micro_samples) {
     MicroBatch micro{.samples = std::min(micro_samples, count - done),
                      .first_sample = first + done};
@@ -119,18 +119,22 @@ Engine::Batch Engine::load(std::int64_t first, std::int64_t count, std::int64_t 
     };
     if (first_stage()) micro.ids = upload(ids);
     if (last_stage()) micro.target.labels = upload(labels);
+    if (source.document_starts()) {
+      source.document_starts()(micro.first_sample, micro.samples, starts);
+      micro.document_starts = upload(starts);
+    }
     batch.micros.push_back(std::move(micro));
   }
   return batch;
 }
 
 void Engine::add_uncounted(Batch& batch, const SampleSource& source) {
-  Batch one = load(0, 1, 1,
-                   [&](std::int64_t first, std::int64_t count, std::vector<std::int32_t>& ids,
-                       std::vector<std::int32_t>& labels) {
-                     source(first, count, ids, labels);
-                     std::fill(labels.begin(), labels.end(), -1);
-                   });
+  const auto fill = [&](std::int64_t first, std::int64_t count, std::vector<std::int32_t>& ids,
+                        std::vector<std::int32_t>& labels) {
+    source(first, count, ids, labels);
+    std::fill(labels.begin(), labels.end(), -1);
+  };
+  Batch one = load(0, 1, 1, {fill, source.document_starts()});
   batch.micros.push_back(std::move(one.micros.front()));
 }
 
@@ -164,6 +168,10 @@ EngineStep Engine::train(std::int64_t step, const SampleSource& source, const Wi
   const std::int64_t share = options_.global_batch / mesh_.shape().data;
   const std::string label = "step " + std::to_string(step + 1);
   mesh_.world().set_place(label + ", counting labels");
+  check(options_.reset_attention_mask == static_cast<bool>(source.document_starts()),
+        "training: the samples ", source.document_starts() ? "tell" : "do not tell",
+        " where documents begin, the options ", options_.reset_attention_mask ? "do" : "do not",
+        " ask for it");
   Batch batch = load(step * options_.global_batch + mesh_.coord().data * share, share,
                      options_.micro_batch, source);
   EngineStep result;

@@ -12,6 +12,7 @@
 
 #include "framework/autograd/inference_pass.h"
 #include "framework/comm/mesh.h"
+#include "recipes/models/sample_source.h"
 #include "recipes/models/stage_model.h"
 #include "zero/optimizer.h"
 #include "zero/state_copy.h"
@@ -27,18 +28,15 @@ struct EngineOptions {
   std::vector<int> partition;  // list entries per virtual stage; empty = by cost
   std::int64_t global_batch = 1, micro_batch = 1;  // samples
   double label_smoothing = 0;
+  // Sources of training samples tell where documents begin; on every pipeline stage, which reads
+  // its samples itself: nothing travels.
+  bool reset_attention_mask = false;
   std::uint64_t seed = 0;
   // Weights only, in the compute type, for next_logits() and evaluate(): nothing is trained, so
   // there are no gradients and no states, and no initial values: load some.
   bool forward_only = false;
   bool state_copy = false;  // keep a StateCopy, to take steps back
 };
-
-// Samples [first, first + count) of some order: ids (count, T), labels (count, T) or (count);
-// vectors are resized.
-using SampleSource =
-    std::function<void(std::int64_t first, std::int64_t count, std::vector<std::int32_t>& ids,
-                       std::vector<std::int32_t>& labels)>;
 
 struct EngineStep {
   double loss = 0;          // mean over the global batch's counted labels

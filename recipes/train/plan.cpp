@@ -166,6 +166,7 @@ EngineOptions engine_options(const Recipe& r) {
                   .global_batch = r.batch.global,
                   .micro_batch = r.batch.micro,
                   .label_smoothing = r.optimizer.label_smoothing,
+                  .reset_attention_mask = r.data.reset_attention_mask,
                   .seed = static_cast<std::uint64_t>(r.train.seed),
                   .state_copy = r.train.verify_every > 0};
   for (std::int64_t count : r.pipeline.partition) o.partition.push_back(static_cast<int>(count));

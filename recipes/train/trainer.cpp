@@ -72,12 +72,25 @@ double Trainer::now() const {
 
 // data.skip moves whole global batches; positions within a batch stay.
 SampleSource Trainer::training_samples() const {
-  return [this](std::int64_t first, std::int64_t count, std::vector<std::int32_t>& ids,
-                std::vector<std::int32_t>& labels) {
+  return samples_of(inputs_.data.train(), [this](std::int64_t first) {
     const std::int64_t global = recipe_.batch.global;
-    const std::int64_t batch = skipped_batches_.batch_of(first / global);
-    inputs_.data.train().fill(batch * global + first % global, count, ids, labels);
+    return skipped_batches_.batch_of(first / global) * global + first % global;
+  });
+}
+
+// `place` tells which sample of the set is meant.
+SampleSource Trainer::samples_of(const SampleSet& set,
+                                 const std::function<std::int64_t(std::int64_t)>& place) const {
+  const auto fill = [&set, place](std::int64_t first, std::int64_t count,
+                                  std::vector<std::int32_t>& ids,
+                                  std::vector<std::int32_t>& labels) {
+    set.fill(place(first), count, ids, labels);
   };
+  if (!recipe_.data.reset_attention_mask) return fill;
+  return {fill,
+          [&set, place](std::int64_t first, std::int64_t count, std::vector<std::int32_t>& starts) {
+            set.document_starts(place(first), count, starts);
+          }};
 }
 
 bool Trainer::evaluates(std::int64_t index) const {
@@ -187,9 +200,7 @@ void Trainer::speak(const EngineStep& result, std::int64_t index, double seconds
 double Trainer::validation_loss() {
   const SampleSet& set = *inputs_.data.validation();
   const std::int64_t count = std::min(set.size(), recipe_.train.evaluate_samples);
-  return engine_.evaluate(
-      count, [&](std::int64_t first, std::int64_t n, std::vector<std::int32_t>& ids,
-                 std::vector<std::int32_t>& labels) { set.fill(first, n, ids, labels); });
+  return engine_.evaluate(count, samples_of(set, [](std::int64_t first) { return first; }));
 }
 
 void Trainer::attempt_step(std::int64_t index) {

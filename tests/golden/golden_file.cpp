@@ -94,10 +94,10 @@ Golden read_golden(const std::string& name) {
   golden.weights = tensors_of(g["weights"], model);
   golden.gradients = tensors_of(g["grads"], model);
   golden.after = tensors_of(g["after"], model);
-  golden.samples = [ids = g["ids"].get<std::vector<std::vector<std::int32_t>>>(),
-                    labels = g["labels"].get<std::vector<std::vector<std::int32_t>>>()](
-                       std::int64_t first, std::int64_t count, std::vector<std::int32_t>& to_ids,
-                       std::vector<std::int32_t>& to_labels) {
+  const auto fill = [ids = g["ids"].get<std::vector<std::vector<std::int32_t>>>(),
+                     labels = g["labels"].get<std::vector<std::vector<std::int32_t>>>()](
+                        std::int64_t first, std::int64_t count, std::vector<std::int32_t>& to_ids,
+                        std::vector<std::int32_t>& to_labels) {
     to_ids.clear();
     to_labels.clear();
     for (std::int64_t s = first; s < first + count; ++s) {
@@ -106,6 +106,18 @@ Golden read_golden(const std::string& name) {
       to_labels.insert(to_labels.end(), labels[at].begin(), labels[at].end());
     }
   };
+  golden.samples = fill;
+  if (!g.contains("starts")) return golden;
+  golden.task.documents = true;
+  const auto starts = [all = g["starts"].get<std::vector<std::vector<std::int32_t>>>()](
+                          std::int64_t first, std::int64_t count, std::vector<std::int32_t>& to) {
+    to.clear();
+    for (std::int64_t s = first; s < first + count; ++s) {
+      const auto& of = all[static_cast<std::size_t>(s) % all.size()];
+      to.insert(to.end(), of.begin(), of.end());
+    }
+  };
+  golden.samples = {fill, starts};
   return golden;
 }
 

@@ -62,6 +62,17 @@ TEST(Golden, SerialGpt2) { expect_golden("gpt2", {}); }
 TEST(Golden, SerialLlama) { expect_golden("llama", {}); }
 TEST(Golden, SerialMlp) { expect_golden("mlp", {.micro = 2}); }
 
+// Samples of several documents, which do not see each other and begin their positions anew.
+TEST(Golden, Documents) {
+  for (const std::string name : {"gpt2_documents", "llama_documents"}) {
+    expect_golden(name, {});
+    expect_golden(name, {.mesh = {.data = 3, .tensor = 2}, .sequence_parallel = true});
+    expect_golden(name, {.mesh = {.pipeline = 3},
+                         .schedule = ScheduleKind::kZeroBubbleH1,
+                         .recompute = RecomputeMode::kSelective});
+  }
+}
+
 TEST(Golden, Layouts) {
   const Layout three{.mesh = {.data = 3, .tensor = 2}, .sequence_parallel = true};
   const Layout four{.mesh = {.pipeline = 2, .tensor = 4}, .recompute = RecomputeMode::kFull};

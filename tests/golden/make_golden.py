@@ -16,6 +16,8 @@ One JSON file per family, numbers that read back to the same double:
   grad_norms of the five steps, before clipping
   grads      of the first step, as weights
   after      weights after the five steps
+  starts     [sample][token], where there are documents: the token with which the token's document begins. Attention
+             is block-diagonal, and positions are those in the document
 
 Legend: B samples, T tokens, C columns, H query heads, G key/value heads, D head size, F hidden width.
 """
@@ -37,6 +39,11 @@ FAMILIES = {
     "llama": {**DECODER, "kv_heads": 2, "rope_theta": 10000.0, "tie_embeddings": False},
     "mlp": {"layers": 2, "hidden": 8, "ffn": 24, "vocab": 13, "sequence": 8, "samples": 6,
             "tie_embeddings": False},
+}
+SMALL = {**DECODER, "layers": 1, "hidden": 8, "heads": 2, "ffn": 12, "documents": [[3, 5], [1, 4, 2, 1], [8]]}
+FAMILIES |= {
+    "gpt2_documents": {**SMALL, "kv_heads": 2, "tie_embeddings": True},
+    "llama_documents": {**SMALL, "kv_heads": 1, "rope_theta": 10000.0, "tie_embeddings": False},
 }
 
 
@@ -109,10 +116,21 @@ def linear(w, x, name):
     return F.linear(x, w[name + ".weight"], w.get(name + ".bias"))
 
 
-def rotate(x, theta):
+def document_starts(c):
+    """(B, T): the token with which each token's document begins."""
+    lengths = c.get("documents", [[c["sequence"]]] * c["samples"])
+    return torch.tensor([[sum(sample[:i]) for i, n in enumerate(sample) for _ in range(n)] for sample in lengths])
+
+
+def positions(c):
+    """(B, T), in the document."""
+    return torch.arange(c["sequence"]) - document_starts(c)
+
+
+def rotate(x, theta, c):
     """x (B, heads, T, D): pairs (i, i + D / 2) turn by position * theta^(-2 i / D)."""
     half = x.shape[-1] // 2
-    angle = torch.arange(x.shape[2], dtype=x.dtype)[:, None] * theta ** (
+    angle = positions(c).to(x.dtype)[:, None, :, None] * theta ** (
         -2 * torch.arange(half, dtype=x.dtype) / x.shape[-1])
     a, b = x[..., :half], x[..., half:]
     return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
@@ -125,9 +143,14 @@ def attention(w, x, name, c):
     q, k, v = qkv.split([heads * head_dim, kv_heads * head_dim, kv_heads * head_dim], -1)
     q, k, v = (part.view(samples, tokens, -1, head_dim).transpose(1, 2) for part in (q, k, v))
     if "rope_theta" in c:
-        q, k = rotate(q, c["rope_theta"]), rotate(k, c["rope_theta"])
+        q, k = rotate(q, c["rope_theta"], c), rotate(k, c["rope_theta"], c)
     k, v = (part.repeat_interleave(heads // kv_heads, 1) for part in (k, v))
-    y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    if "documents" in c:
+        starts = document_starts(c)
+        mask = (starts[:, :, None] == starts[:, None, :]) & torch.ones(tokens, tokens, dtype=torch.bool).tril()
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None])
+    else:
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     return linear(w, y.transpose(1, 2).reshape(samples, tokens, -1), name + ".output")
 
 
@@ -150,7 +173,7 @@ def logits(w, ids, c, family):
             x = y if layer == 0 else x + y
         return F.linear(x, w["head.weight"])
     if family == "gpt2":
-        x = x + w["embedding.positions"]
+        x = x + w["embedding.positions"][positions(c)]
     for layer in range(c["layers"]):
         name = f"layers.{layer}"
         x = x + attention(w, norm(w, x, name + ".norm1", c["norm_eps"]), name + ".attention", c)
@@ -218,6 +241,8 @@ def train(family, c):
     ids, labels = batch(c, family, rng)
     golden = {"config": {"family": family, **c, **OPTIMIZER, "steps": STEPS}, "ids": ids.tolist(),
               "labels": labels.tolist(), "weights": dump(weights)}
+    if "documents" in c:
+        golden["starts"] = document_starts(c).tolist()
     o = OPTIMIZER
     groups = [{"params": [p for p in weights.values() if p.dim() == 2]},
               {"params": [p for p in weights.values() if p.dim() == 1], "weight_decay": 0.0}]
@@ -270,13 +295,14 @@ def check_gradients(family, c):
 def main():
     torch.set_num_threads(1)
     folder = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.abspath(__file__))
-    for family, config in FAMILIES.items():
+    for name, config in FAMILIES.items():
+        family = name.split("_")[0]
         check_gradients(family, config)
         golden = train(family, config)
-        with open(os.path.join(folder, family + ".json"), "w") as file:
+        with open(os.path.join(folder, name + ".json"), "w") as file:
             json.dump(golden, file, separators=(",", ":"))
             file.write("\n")
-        print(f"{family}: loss {golden['losses'][0]:.6f} -> {golden['losses'][-1]:.6f}, "
+        print(f"{name}: loss {golden['losses'][0]:.6f} -> {golden['losses'][-1]:.6f}, "
               f"norm {golden['grad_norms'][0]:.4f}")
 
 

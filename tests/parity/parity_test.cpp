@@ -242,7 +242,8 @@ enum Axis {
   kActivations,
   kResharding,
   kShards,
-  kPartition
+  kPartition,
+  kDocuments
 };
 const std::vector<int> kSizes = {4,
                                  static_cast<int>(kMeshes.size()),
@@ -258,6 +259,7 @@ const std::vector<int> kSizes = {4,
                                  27,
                                  3,
                                  3,
+                                 2,
                                  2,
                                  2};
 
@@ -289,6 +291,7 @@ Layout layout_of(const Combination& c) {
 Task task_of(const Combination& c) {
   Task task{.model = kModels[static_cast<std::size_t>(c[kModel])]};
   task.model.dropout = c[kDropout] == 1 ? 0.1 : 0.0;
+  task.documents = c[kDocuments] == 1;
   task.model.tie_embeddings = c[kTied] == 1;
   task.label_smoothing = c[kSmoothing] == 1 ? 0.1 : 0.0;
   if (c[kSgd] == 1)
@@ -298,7 +301,7 @@ Task task_of(const Combination& c) {
 
 bool legal_combination(const Combination& c) {
   const bool mlp = kModels[static_cast<std::size_t>(c[kModel])].family == Family::kMlp;
-  if (mlp && (c[kSequence] == 1 || c[kTied] == 1)) return false;
+  if (mlp && (c[kSequence] == 1 || c[kTied] == 1 || c[kDocuments] == 1)) return false;
   const Layout layout = layout_of(c);
   if (layout.zero_stage == 0 && (c[kOffload] > 0 || c[kShards] == 1)) return false;
   if (layout.zero_stage < 3 && (c[kOffload] >= 9 || c[kResharding] > 0)) return false;
@@ -314,7 +317,8 @@ TEST(Parity, OtherAxesPairwise) {
   std::map<Combination, Curve> serial;  // by what defines the task
   for (const Combination& c : combinations) {
     const Task task = task_of(c);
-    const Combination key = {c[kModel], c[kDropout], c[kTied], c[kSmoothing], c[kSgd]};
+    const Combination key = {c[kModel],     c[kDropout], c[kTied],
+                             c[kSmoothing], c[kSgd],     c[kDocuments]};
     if (!serial.contains(key)) serial[key] = train(task, {});
     expect_parity(task, serial[key], layout_of(c));
   }

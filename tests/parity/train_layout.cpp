@@ -93,6 +93,22 @@ SampleSource random_samples(const ModelOptions& model, std::uint64_t seed) {
   };
 }
 
+SampleSource samples_of(const Task& task) {
+  const SampleSource plain = random_samples(task.model, task.seed);
+  if (!task.documents) return plain;
+  const auto starts = [key = key_from_seed(task.seed).child("documents"),
+                       tokens = task.model.sequence](std::int64_t first, std::int64_t count,
+                                                     std::vector<std::int32_t>& to) {
+    to.clear();
+    for (std::int64_t s = first; s < first + count; ++s)
+      for (std::int64_t t = 0, start = 0; t < tokens; ++t) {
+        if (random_word(key, static_cast<std::uint64_t>(s * tokens + t)) % 3 == 0) start = t;
+        to.push_back(static_cast<std::int32_t>(start));
+      }
+  };
+  return {plain, starts};
+}
+
 void LogicalTensors::add(Rank& rank, bool gradients) {
   const std::vector<Unit*> units = rank.engine.stage().units();
   for (Unit* unit : units) unit->gather();
@@ -163,6 +179,7 @@ EngineOptions engine_options(const Task& task, const Layout& layout) {
       .global_batch = task.global_batch,
       .micro_batch = layout.micro,
       .label_smoothing = task.label_smoothing,
+      .reset_attention_mask = task.documents,
       .seed = task.seed,
       .state_copy = task.state_copy};
 }
@@ -199,7 +216,7 @@ void run_layout(const Task& task, const Layout& layout, const std::function<void
 Curve train(const Task& task, const Layout& layout) {
   Curve curve;
   LogicalTensors weights, gradients;
-  const SampleSource source = random_samples(task.model, task.seed);
+  const SampleSource source = samples_of(task);
   run_layout(task, layout, [&](Rank& rank) {
     for (int step = 0; step < task.steps; ++step) {
       const EngineStep result = rank.engine.train(step, source);

@@ -45,6 +45,7 @@ struct Task {
   LossScaleOptions loss_scale = {};
   std::function<bool(const std::string&)> frozen = {};
   bool state_copy = false;
+  bool documents = false;  // samples are of several, which do not see each other
   std::function<std::unique_ptr<Backend>(std::shared_ptr<MemoryLedger>)> backend =
       make_reference_backend;
   // What a rank sees of its files and of its peers; a fault or a delay may be put between.
@@ -106,5 +107,7 @@ double distance(const Logical& a, const Logical& b);
 
 // A text of ids: the same for all ranks and layouts.
 SampleSource random_samples(const ModelOptions& model, std::uint64_t seed);
+// With documents of one token to a few, if the task has them.
+SampleSource samples_of(const Task& task);
 
 }  // namespace trireme::parity

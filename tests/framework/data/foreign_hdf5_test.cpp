@@ -127,7 +127,7 @@ TEST(ForeignHdf5, IsRefusedByName) {
   EXPECT_SAYS(refusal({.type = H5T_IEEE_F32LE}), "not of type u8, u16 or i32");
   EXPECT_SAYS(refusal({.type = H5T_STD_U16BE}), "not of type u8, u16 or i32");
   EXPECT_SAYS(refusal({.dims = {2, 5}}), "has rank 2, expected 1");
-  EXPECT_SAYS(refusal({.version = 3}), "format version 3, this program reads 1 and 2");
+  EXPECT_SAYS(refusal({.version = 4}), "format version 4, this program reads 1 to 3");
   EXPECT_SAYS(refusal({.version = 2}), "the attribute \"about\" is missing");
   EXPECT_SAYS(refusal({.vocabulary = 257}), "a vocabulary of 257 does not go with");
   EXPECT_SAYS(refusal({.vocabulary = 0}), "a vocabulary of 0 does not go with");

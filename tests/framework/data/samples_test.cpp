@@ -155,6 +155,78 @@ TEST_F(Samples, ValidationIsTheTailInOrderAndSharesNothing) {
   EXPECT_TRUE(std::is_sorted(ids.begin(), ids.end()));
 }
 
+TEST_F(Samples, OfPlainTextEndAtTheEndOfTextToken) {
+  const SampleSet set(counting(40), 0, 40,
+                      {.sequence = 6, .shuffle = false, .vocabulary = 1000, .end_of_text = 9});
+  ASSERT_TRUE(set.knows_documents());
+  Ids starts;
+  set.document_starts(0, 3, starts);  // token 9 ends a document: the next one begins with 10
+  EXPECT_EQ(starts, (Ids{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 4, 0, 0, 0, 0, 0, 0}));
+  const SampleSet without(counting(40), 0, 40, {.sequence = 6, .vocabulary = 1000});
+  EXPECT_FALSE(without.knows_documents());
+  EXPECT_NE(sentence_of([&] { without.document_starts(0, 1, starts); }).find("no end-of-text"),
+            std::string::npos);
+}
+
+TEST_F(Samples, OfMarkedDocumentsBeginWhereTheyDo) {
+  const auto files = real_files();
+  for (const bool masked : {false, true}) {
+    TokenWriter writer(*files, folder_ / "d.h5", "bytes", 1000, TokensOf::kDocuments);
+    int count = 0;
+    for (const std::size_t length : {3, 1, 9, 4, 6}) {
+      Ids ids(length);
+      std::iota(ids.begin(), ids.end(), count);
+      count += static_cast<int>(length);
+      writer.add(ids, std::vector<std::uint8_t>(length, masked ? 0 : 1));
+    }
+    writer.finish(std::string(32, '0'), "five", 5);
+    const auto tokens = TokenFile::open(*files, folder_ / "d.h5");
+    EXPECT_EQ(tokens->header().masked, masked);
+    EXPECT_EQ(tokens->trained(7), !masked);
+    // An id that ends texts says nothing where documents are marked.
+    const SampleSet set(tokens, 0, tokens->count(),
+                        {.sequence = 7, .shuffle = false, .vocabulary = 1000, .end_of_text = 5});
+    Ids starts;
+    set.document_starts(0, 3, starts);
+    EXPECT_EQ(starts, (Ids{0, 0, 0, 3, 4, 4, 4, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 3, 3, 3, 3}));
+  }
+}
+
+// Before documents were marked.
+TEST_F(Samples, OfAnOlderFileAreReadButNotCut) {
+  const auto files = real_files();
+  const std::string path = folder_ / "old.h5";
+  {
+    const auto file = files->open(path, OpenMode::kReadWrite);
+    TokenHeader header{.vocabulary = 200,
+                       .tokenizer = "bytes",
+                       .text_hash = std::string(32, '0'),
+                       .count = 16,
+                       .width = 1,
+                       .about = "old",
+                       .documents = 2,
+                       .trained = 3,
+                       .masked = true};
+    std::string ids(16, '\7'), mask("\x07\x00", 2);
+    ContentHash hash;
+    hash.update(ids.data(), 16);
+    hash.update(mask.data(), 2);
+    header.token_hash = hash.hex();
+    const TokenRange range = write_token_header(*file, header);
+    file->write(ids.data(), 16, range.begin);
+    file->write(mask.data(), 2, range.mask_begin);
+  }
+  const auto tokens = TokenFile::open(*files, path);
+  EXPECT_TRUE(tokens->trained(2));
+  EXPECT_FALSE(tokens->trained(3));
+  const SampleSet set(tokens, 0, 16, {.sequence = 4, .vocabulary = 200, .end_of_text = 7});
+  Ids ids, labels, starts;
+  set.fill(0, 1, ids, labels);
+  EXPECT_FALSE(set.knows_documents());
+  EXPECT_NE(sentence_of([&] { set.document_starts(0, 1, starts); }).find("make it again"),
+            std::string::npos);
+}
+
 TEST_F(Samples, WhatCannotBeIsRefused) {
   const auto refusal = [&](std::int64_t count, const SampleOptions& options) {
     return sentence_of([&] { TokenDataset(counting(count), options); });

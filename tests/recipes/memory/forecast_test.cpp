@@ -18,7 +18,7 @@ using namespace parity;
 std::string differences(const Task& task, const Layout& layout) {
   std::mutex mutex;
   std::string text;
-  const SampleSource source = random_samples(task.model, task.seed);
+  const SampleSource source = samples_of(task);
   run_layout(task, layout, [&](Rank& rank) {
     rank.backend.ledger().reset_peaks();  // those of steps alone
     for (int step = 0; step < 3; ++step) rank.engine.train(step, source);
@@ -99,6 +99,12 @@ TEST(Forecast, EqualsARunOfEveryFamily) {
   ModelOptions longer = tiny_gpt2();
   longer.positions = 11;
   expect_exact({.model = longer}, {.mesh = {2, 1, 1}, .micro = 2, .zero_stage = 3});
+}
+
+TEST(Forecast, EqualsARunOfDocuments) {
+  for (const ModelOptions& model : {tiny_gpt2(), tiny_llama(2)})
+    expect_exact({.model = model, .compute = DType::kBF16, .documents = true},
+                 {.mesh = {2, 3, 2}, .micro = 2, .recompute = RecomputeMode::kFull});
 }
 
 TEST(Forecast, EqualsARunThatRecomputes) {
