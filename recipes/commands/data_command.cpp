@@ -2,11 +2,13 @@
 // training samples, with what is learned marked.
 // trireme data info FILE [--data.tokenizer=PATH] [--json]: what a text or a token file holds.
 #include <algorithm>
+#include <optional>
 #include <ostream>
 
 #include "framework/base/error.h"
 #include "framework/base/json/json.h"
 #include "framework/data/record_tokens.h"
+#include "recipes/commands/document_statistics.h"
 #include "recipes/commands/process.h"
 #include "recipes/commands/tokenizing.h"
 #include "recipes/commands/trained_marks.h"
@@ -66,7 +68,8 @@ int show(Process& process, const CommandLine& line) {
 struct Info {
   std::string about;
   std::int64_t documents = 1, tokens = 0, trained = 0, bytes = 0;
-  std::vector<std::int64_t> lengths;  // tokens of each document; empty: not known
+  std::optional<DocumentStatistics> statistics = {};  // where documents are known
+  std::string unit = "document";                      // that they are counted by
 };
 
 bool is_token_file(Files& files, const std::string& path) {
@@ -76,7 +79,23 @@ bool is_token_file(Files& files, const std::string& path) {
   return std::string_view(begin, 4) == "\x89HDF";
 }
 
-Info info_of_tokens(const TokenFile& file) {
+// Of a file that marks where they begin.
+DocumentStatistics statistics_of(const TokenFile& file, std::int64_t sequence) {
+  DocumentStatistics statistics(sequence);
+  std::vector<std::int32_t> ids;
+  for (std::int64_t begin = 0, number = 1; begin < file.count(); ++number) {
+    std::int64_t end = begin + 1, trained = file.trained(begin) ? 1 : 0;
+    for (; end < file.count() && !file.begins_document(end); ++end)
+      trained += file.trained(end) ? 1 : 0;
+    ids.resize(static_cast<std::size_t>(end - begin));
+    file.copy(begin, end - begin, file.header().vocabulary, ids.data());
+    statistics.add({.ids = ids, .trained = trained, .line = number});
+    begin = end;
+  }
+  return statistics;
+}
+
+Info info_of_tokens(const TokenFile& file, std::int64_t sequence) {
   const TokenHeader& header = file.header();
   Info info{.about = printable(header.about), .tokens = header.count, .trained = header.trained};
   if (info.about.empty()) {
@@ -85,6 +104,7 @@ Info info_of_tokens(const TokenFile& file) {
   } else {
     info.documents = header.documents;
   }
+  if (header.bounded) info.statistics = statistics_of(file, sequence);
   return info;
 }
 
@@ -94,13 +114,14 @@ Info info_of_text(Process& process, const Recipe& recipe, const std::string& pat
   if (form == RecordForm::kPlain) {
     Recipe of = recipe;
     of.data.text = path;
-    Info info = info_of_tokens(*open_data(process, of, *tokenizer).tokens);
+    Info info = info_of_tokens(*open_data(process, of, *tokenizer).tokens, recipe.batch.sequence);
     info.bytes = process.files.status(path).bytes;
     return info;
   }
   TokenizingBar bar(process);
   const TokenizeOptions options = bar.options(recipe);
-  Info info;
+  Info info{.unit = "line"};
+  info.statistics.emplace(recipe.batch.sequence);
   const RecordCounts counts = encode_records(
       process.files, path, *tokenizer,
       {.form = form,
@@ -109,44 +130,37 @@ Info info_of_text(Process& process, const Recipe& recipe, const std::string& pat
        .threads = options.threads,
        .progress = options.progress},
       [&](const DocumentTokens& made) {
-        info.lengths.push_back(std::ssize(made.ids));
-        info.tokens += std::ssize(made.ids);
-        info.trained += std::count(made.trained.begin(), made.trained.end(), 1);
+        info.statistics->add({.ids = made.ids,
+                              .trained = std::count(made.trained.begin(), made.trained.end(), 1),
+                              .turns = made.turns,
+                              .line = made.line});
       });
   info.about = about_records(form, counts);
   info.documents = counts.documents;
+  info.tokens = info.statistics->tokens();
+  info.trained = info.statistics->trained();
   info.bytes = counts.text_bytes;
   if (!counts.first_bad.empty())
     process.err << "the first line passed over: " << counts.first_bad << "\n";
   return info;
 }
 
-// Shortest, middle, nine in ten, longest.
-std::string lengths_text(std::vector<std::int64_t> lengths) {
-  std::sort(lengths.begin(), lengths.end());
-  const auto at = [&](double part) {
-    return grouped(
-        lengths[static_cast<std::size_t>(static_cast<double>(lengths.size() - 1) * part)]);
-  };
-  return join("shortest ", at(0), ", half up to ", at(0.5), ", nine in ten up to ", at(0.9),
-              ", longest ", at(1));
-}
-
 int info(Process& process, const CommandLine& line) {
   if (line.names.size() != 2) throw UsageError(join("data info: ", kUsage));
   const std::string& path = line.names[1];
   const Recipe recipe = recipe_of(process, {.command = line.command, .flags = line.flags}, false);
-  const Info found = is_token_file(process.files, path)
-                         ? info_of_tokens(*TokenFile::open(process.files, path))
-                         : info_of_text(process, recipe, path);
+  const Info found =
+      is_token_file(process.files, path)
+          ? info_of_tokens(*TokenFile::open(process.files, path), recipe.batch.sequence)
+          : info_of_text(process, recipe, path);
   if (line.options.contains("json")) {
-    process.out << to_text(Json(Json::Object{{"file", path},
-                                             {"about", found.about},
-                                             {"documents", found.documents},
-                                             {"tokens", found.tokens},
-                                             {"trained", found.trained},
-                                             {"bytes", found.bytes}}))
-                << "\n";
+    Json::Object all{
+        {"file", path},           {"about", found.about},     {"documents", found.documents},
+        {"tokens", found.tokens}, {"trained", found.trained}, {"bytes", found.bytes}};
+    if (found.statistics)
+      for (Json::Member& member : found.statistics->json(found.unit))
+        all.push_back(std::move(member));
+    process.out << to_text(Json(std::move(all))) << "\n";
     return 0;
   }
   process.out << path << ": " << found.about << "\n"
@@ -159,9 +173,7 @@ int info(Process& process, const CommandLine& line) {
     process.out << "bytes      " << grouped(found.bytes) << ", "
                 << fixed(static_cast<double>(found.bytes) / static_cast<double>(found.tokens), 2)
                 << " a token\n";
-  if (!found.lengths.empty())
-    process.out << "documents  " << grouped(found.documents)
-                << ", in tokens: " << lengths_text(found.lengths) << "\n";
+  if (found.statistics) process.out << found.statistics->text(found.unit);
   return 0;
 }
 

@@ -59,16 +59,47 @@ TEST_F(ChatRun, IsShownAndCounted) {
   ASSERT_EQ(end.code, 0) << end.err;
   const auto info = nlohmann::json::parse(end.out);
   EXPECT_EQ(info["documents"], 60);
+  EXPECT_EQ(info["duplicates"], 0);
+  EXPECT_EQ(info["turns"], 120);
+  EXPECT_EQ(info["longest"].size(), 3u);
+  EXPECT_GE(info["longest"][0]["line"], 11);  // two digits
   end = run_to_end({program(), "tokenize", chat_, run_ / "c.h5", "--data.tokenizer=" + tokenizer_});
   ASSERT_EQ(end.code, 0) << end.err;
   end = run_to_end({program(), "data", "info", run_ / "c.h5", "--json"});
   ASSERT_EQ(end.code, 0) << end.err;
   const auto again = nlohmann::json::parse(end.out);
-  for (const char* key : {"tokens", "trained", "documents", "about"})
+  for (const char* key :
+       {"tokens", "trained", "documents", "about", "lengths", "duplicates", "longer_than_sequence"})
     EXPECT_EQ(info[key], again[key]) << key;
   EXPECT_LT(info["trained"], info["tokens"]);
   EXPECT_EQ(run_to_end({program(), "data"}).code, 2);
   EXPECT_EQ(run_to_end({program(), "data", "show", "-n", "x"}).code, 2);
+}
+
+TEST_F(ChatRun, LengthsDuplicatesAndWhatIsTooLongAreTold) {
+  std::string lines;
+  for (const int words : {1, 3, 3, 40, 3}) {
+    std::string text;
+    for (int i = 0; i < words; ++i) text += "xyz ";
+    lines += nlohmann::json{{"text", text}}.dump() + "\n";
+  }
+  write_file(run_ / "t.jsonl", lines);
+  const Words info{
+      program(), "data", "info", run_ / "t.jsonl", "--data.tokenizer=bytes", "--batch.sequence=20"};
+  Words json = info;
+  json.push_back("--json");
+  const ProgramEnd end = run_to_end(json);
+  ASSERT_EQ(end.code, 0) << end.err;
+  const auto told = nlohmann::json::parse(end.out);
+  EXPECT_EQ(told["duplicates"], 2);
+  EXPECT_EQ(told["longer_than_sequence"], 1);
+  EXPECT_EQ(told["longest"][0]["line"], 4);
+  EXPECT_EQ(told["longest"][0]["tokens"], 160);
+  EXPECT_EQ(told["lengths"][0]["from"], 4);
+  EXPECT_EQ(told["lengths"][1]["documents"], 3);
+  const ProgramEnd text = run_to_end(info);
+  EXPECT_NE(text.out.find("duplicates 2 equal an earlier one (40"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("longest    160 tokens (line 4)"), std::string::npos) << text.out;
 }
 
 TEST_F(ChatRun, ThreeAndThreeAreSixAndLayoutsAgree) {
@@ -104,6 +135,38 @@ TEST_F(ChatRun, ThreeAndThreeAreSixAndLayoutsAgree) {
   EXPECT_EQ(other.code, 2);
   EXPECT_NE(other.err.find("data.loss_on = all, the checkpoint has auto"), std::string::npos)
       << other.err;
+}
+
+// Documents that do not see each other: a run, the same under layouts, and another one than
+// without.
+TEST_F(ChatRun, DocumentsMayBeApart) {
+  const Words plain{"--train.steps=4", "--optimizer.schedule=constant", "--data.loss_on=all"};
+  Words apart = plain;
+  apart.push_back("--data.reset_attention_mask=true");
+  const auto losses = [&](const std::string& folder, const Words& more) {
+    Words words{"--train.folder=" + (run_ / folder)};
+    words.insert(words.end(), more.begin(), more.end());
+    const ProgramEnd end = train(words);
+    EXPECT_EQ(end.code, 0) << end.err;
+    return column(run_ / folder, "loss");
+  };
+  const Words serial = losses("apart", apart);
+  Words cut = apart;
+  cut.insert(cut.end(), {"--parallel.data=2", "--parallel.tensor=2"});
+  const Words moved = losses("moved", cut);
+  const Words whole = losses("whole", plain);
+  ASSERT_EQ(serial.size(), 4u);
+  ASSERT_EQ(moved.size(), 4u);
+  for (std::size_t i = 0; i < 4; ++i) {
+    const double loss = std::stod(serial[i]);
+    EXPECT_NEAR(std::stod(moved[i]), loss, 1e-12 * loss);
+  }
+  EXPECT_NE(whole, serial);  // steps whose samples are of one document each are equal
+  const ProgramEnd bytes = run_to_end(run_.train({"--data.reset_attention_mask=true"}));
+  EXPECT_EQ(bytes.code, 2);
+  EXPECT_NE(bytes.err.find("plain text needs a tokenizer with an end-of-text token"),
+            std::string::npos)
+      << bytes.err;
 }
 
 TEST_F(ChatRun, NothingToLearnIsRefused) {
