@@ -1,6 +1,7 @@
 // What `trireme evaluate` measures, of one model; the parts of the command.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -8,12 +9,27 @@
 
 #include "recipes/commands/opened_model.h"
 #include "recipes/commands/task_items.h"
+#include "recipes/report/console.h"
 
 namespace trireme {
 
-// Error, on all ranks, if a signal asked any to end. Collective.
-void expect_to_go_on(const Process& process, const OpenedModel& model, std::int64_t done,
-                     std::int64_t all, const char* what);
+// Of one measurement: rank 0 shows a bar on a live terminal, and nothing elsewhere.
+class ScoreProgress {
+ public:
+  // `all`: how many `what` ("windows") there are.
+  ScoreProgress(const Process& process, const OpenedModel& model, std::int64_t all,
+                const char* what);
+  // Before the next batch. Collective: Error, on all ranks, if a signal asked any to end.
+  void at(std::int64_t done);
+
+ private:
+  const Process& process_;
+  const OpenedModel& model_;
+  std::int64_t all_;
+  const char* what_;
+  std::optional<Console> console_;  // rank 0's
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
 
 // Scored texts in batches, longest first; scores in the order given. Collective; all ranks get all.
 // Each text must fit: ids.size() - 1 <= batch.sequence.

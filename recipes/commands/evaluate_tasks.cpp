@@ -110,8 +110,9 @@ std::vector<SampleScore> score_texts(const Process& process, const OpenedModel& 
     return texts[a].ids.size() > texts[b].ids.size();
   });
   std::vector<SampleScore> scores(texts.size());
+  ScoreProgress progress(process, model, std::ssize(texts), "texts");
   for (std::size_t done = 0; done < texts.size();) {
-    expect_to_go_on(process, model, static_cast<std::int64_t>(done), std::ssize(texts), "texts");
+    progress.at(static_cast<std::int64_t>(done));
     const std::int64_t longest = std::ssize(texts[order[done]].ids) - 1;
     const std::int64_t tokens =
         std::min(recipe.batch.sequence, rounded_up(longest, kLengthStep * recipe.parallel.tensor));

@@ -10,6 +10,8 @@
 #include "framework/data/token_file.h"
 #include "recipes/commands/evaluate.h"
 #include "recipes/commands/score_windows.h"
+#include "recipes/commands/tokenizing.h"
+#include "recipes/report/numbers.h"
 #include "recipes/train/gather.h"
 
 namespace trireme {
@@ -78,8 +80,9 @@ std::shared_ptr<const TokenFile> open_tokens(Process& process, const ModelSource
   const std::string cache = process.cache_folder();
   const std::string text = resolve_text(process.files, data.text, cache, run_program);
   expect_plain_text(text);
+  TokenizingBar bar(process);
   const CachedTokens cached =
-      cached_tokens(process.files, text, cache, *source.tokenizer, {.threads = process.cores()});
+      cached_tokens(process.files, text, cache, *source.tokenizer, bar.options());
   if (!cached.note.empty()) process.err << cached.note << "\n";
   result.words = words_of(process.files, text);
   return TokenFile::open(process.files, cached.path, false);
@@ -109,8 +112,9 @@ void measure(const Process& process, const OpenedModel& model, const ScoredToken
   const Recipe& recipe = model.source.recipe;
   const std::int64_t at_once = recipe.parallel.data * recipe.batch.micro * kMicrosAtOnce;
   double nats = 0;
+  ScoreProgress progress(process, model, windows.count(), "windows");
   for (std::int64_t done = 0; done < windows.count(); done += at_once) {
-    expect_to_go_on(process, model, done, windows.count(), "windows");
+    progress.at(done);
     const std::int64_t count = std::min(at_once, windows.count() - done);
     const auto scores =
         model.engine.score(count, windows.window,
@@ -126,12 +130,23 @@ void measure(const Process& process, const OpenedModel& model, const ScoredToken
 
 }  // namespace
 
-void expect_to_go_on(const Process& process, const OpenedModel& model, std::int64_t done,
-                     std::int64_t all, const char* what) {
-  const double asked = process.signals.load() > 0 ? 1 : 0;
+ScoreProgress::ScoreProgress(const Process& process, const OpenedModel& model, std::int64_t all,
+                             const char* what)
+    : process_(process), model_(model), all_(all), what_(what) {
+  if (model.mesh.world().rank() == 0) console_.emplace(process.err, process.terminal, nullptr);
+}
+
+void ScoreProgress::at(std::int64_t done) {
+  const double asked = process_.signals.load() > 0 ? 1 : 0;
   const double any =
-      reduce_values(model.mesh.world(), model.backend, {asked}, ReduceOp::kMax).front();
-  check(any == 0, "evaluate: ended by a signal after ", done, " of ", all, " ", what);
+      reduce_values(model_.mesh.world(), model_.backend, {asked}, ReduceOp::kMax).front();
+  check(any == 0, "evaluate: ended by a signal after ", done, " of ", all_, " ", what_);
+  if (!console_ || done == 0) return;
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin_;
+  const double left = spent.count() * static_cast<double>(all_ - done) / static_cast<double>(done);
+  console_->bar(
+      done, all_,
+      join(grouped(done), " of ", grouped(all_), " ", what_, ", eta ", duration_text(left)));
 }
 
 ModelWork text_work(Process& process, const ModelSource& source, std::int64_t stride,
