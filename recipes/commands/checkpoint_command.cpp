@@ -1,4 +1,4 @@
-// trireme checkpoint inspect|verify|diff|export FOLDER... [--json]
+// trireme checkpoint inspect|verify|diff|export|import FOLDER... [--json]
 #include <functional>
 #include <ostream>
 
@@ -6,6 +6,7 @@
 #include "framework/checkpoint/inspect.h"
 #include "recipes/commands/checkpoint_place.h"
 #include "recipes/commands/export_command.h"
+#include "recipes/commands/import_command.h"
 #include "recipes/commands/process.h"
 #include "recipes/report/numbers.h"
 #include "recipes/report/table.h"
@@ -20,7 +21,9 @@ constexpr char kUsage[] =
     "trireme checkpoint inspect FOLDER | verify FOLDER... | diff FOLDER FOLDER, each a run's "
     "folder "
     "or one of its checkpoints, [--json]; export FOLDER OUT [--dtype f32|bf16|f16] "
-    "[--shard_size 5GB] makes a Hugging Face folder";
+    "[--shard_size 5GB] makes a Hugging Face folder, import FOLDER RUN [--section.key=value] makes "
+    "a "
+    "checkpoint of one";
 
 std::string shape_text(const Shape& shape) { return join(shape); }
 
@@ -174,9 +177,9 @@ int diff_two(Process& process, const CommandLine& line, const std::string& a,
 }  // namespace
 
 int checkpoint_command(Process& process, const CommandLine& line) {
-  if (!line.flags.empty())
-    throw UsageError(join("checkpoint: --", line.flags[0].name, " is no option of it: ", kUsage));
   const std::string what = line.names.empty() ? "" : line.names[0];
+  if (!line.flags.empty() && what != "import")
+    throw UsageError(join("checkpoint: --", line.flags[0].name, " is no option of it: ", kUsage));
   const std::vector<std::string> folders(line.names.begin() + (what.empty() ? 0 : 1),
                                          line.names.end());
   if (what == "inspect" && folders.size() == 1) return inspect_one(process, line, folders[0]);
@@ -184,6 +187,8 @@ int checkpoint_command(Process& process, const CommandLine& line) {
   if (what == "diff" && folders.size() == 2) return diff_two(process, line, folders[0], folders[1]);
   if (what == "export" && folders.size() == 2)
     return export_checkpoint(process, line, folders[0], folders[1]);
+  if (what == "import" && folders.size() == 2)
+    return import_folder(process, line, folders[0], folders[1]);
   throw UsageError(join("checkpoint: ", kUsage));
 }
 

@@ -45,7 +45,8 @@ HfExport options_of(Process& process, const Recipe& recipe) {
   HfExport options{.base = recipe.model.from, .ends = ends_of(process.files, recipe)};
   if (options.base.empty() || process.files.exists(path_join(options.base, "config.json")))
     return options;
-  process.err << "note: " << options.base << " (model.from) is gone; config.json is written anew, "
+  process.err << "note: " << options.base
+              << " (model.from) has no config.json; it is written anew, "
               << "without tokenizer\n";
   options.base.clear();
   return options;

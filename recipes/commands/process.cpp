@@ -5,7 +5,11 @@
 #include <algorithm>
 
 #include "framework/base/error.h"
+#include "framework/checkpoint/checkpoint_reader.h"
+#include "recipes/cli/keys.h"
+#include "recipes/cli/values.h"
 #include "recipes/huggingface/folder.h"
+#include "recipes/train/model_start.h"
 
 namespace trireme {
 
@@ -52,8 +56,27 @@ std::vector<Option> options_of(const std::string& command) {
   return options;
 }
 
+namespace {
+
+ModelKeys model_keys_of_checkpoint(Files& files, const std::string& place) {
+  const std::string origin = path_join(place, "recipe.cfg");
+  const Recipe saved = parse_recipe({.file = origin, .text = read_manifest(files, place).recipe});
+  ModelKeys found{.origin = origin};
+  for (const Key& key : keys())
+    if (key.section == "model" && key.name != "from")
+      found.values.emplace_back(std::string(key.name), text_of(key, saved));
+  if (saved.data.tokenizer != "bytes") found.tokenizer = saved.data.tokenizer;
+  return found;
+}
+
+}  // namespace
+
 std::function<ModelKeys(const std::string&)> model_keys_reader(Files& files) {
   return [&files](const std::string& folder) {
+    const bool hugging_face = files.exists(path_join(folder, "config.json"));
+    if (const std::string place = hugging_face ? "" : start_checkpoint(files, folder);
+        !place.empty())
+      return model_keys_of_checkpoint(files, place);
     const bool tokenizer = files.exists(path_join(folder, "tokenizer.json"));
     return ModelKeys{path_join(folder, "config.json"), hf_model_of(files, folder).keys,
                      tokenizer ? folder : ""};

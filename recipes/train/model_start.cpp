@@ -1,25 +1,33 @@
 #include "recipes/train/model_start.h"
 
+#include <algorithm>
 #include <cstring>
+#include <functional>
 #include <set>
 #include <sstream>
 
+#include "framework/checkpoint/checkpoint_folder.h"
 #include "recipes/huggingface/folder.h"
+#include "recipes/train/run_start.h"
 #include "recipes/train/save_phases.h"
 
 namespace trireme {
 
 namespace {
 
+// Of the values; of a tensor, its shape, what of it, as which type, to where.
+using ReadValues =
+    std::function<void(const std::string&, const Shape&, const Rectangle&, DType, void*)>;
+
 // Reads what this rank holds; returns the names of its logical tensors, a line each.
-std::string read_own(const SaveRank& r, const HfFolder& folder) {
+std::string read_own(const SaveRank& r, const ReadValues& read) {
   std::set<std::string> asked;
   load_state(r.engine.optimizer(), r.backend, r.host,
              [&](const ArrayName& name, const Shape& logical, const Rectangle& at, DType dtype,
                  void* out) -> ArrayRead {
                if (name.array == "value") {
                  asked.insert(name.tensor);
-                 folder.read(name.tensor, logical, at, dtype, out);
+                 read(name.tensor, logical, at, dtype, out);
                } else {
                  std::memset(out, 0, static_cast<std::size_t>(at.elements() * size_of(dtype)));
                }
@@ -39,15 +47,59 @@ std::vector<std::string> names_in(const std::vector<std::string>& told) {
   return {names.begin(), names.end()};
 }
 
+bool is_hf_folder(Files& files, const std::string& path) {
+  return files.exists(path_join(path, "config.json"));
+}
+
+void load_weights_of(const SaveRank& r, Files& files, const std::string& path) {
+  std::string place;
+  std::unique_ptr<CheckpointReader> reader;
+  agreed(r, [&] {
+    place = start_checkpoint(files, path);
+    check(!place.empty(), path, ": there is no config.json, and no checkpoint");
+    reader = std::make_unique<CheckpointReader>(files, place);
+    return std::string();
+  });
+  const std::vector<std::string> told = agreed(r, [&] {
+    return read_own(r, [&](const std::string& tensor, const Shape& shape, const Rectangle& at,
+                           DType dtype, void* out) {
+      const ArrayName name{tensor, "value"};
+      reader->expect_shape(name, shape);
+      reader->read(name, at, dtype, out);
+    });
+  });
+  agreed(r, [&] {
+    const std::vector<std::string> asked = names_in(told);
+    for (const LogicalArray& array : reader->arrays())
+      check(array.name.array != "value" ||
+                std::binary_search(asked.begin(), asked.end(), array.name.tensor),
+            place, " has ", describe(array.name), ", which the recipe's model has not");
+    return std::string();
+  });
+}
+
 }  // namespace
 
+std::string start_checkpoint(Files& files, const std::string& folder) {
+  if (files.exists(path_join(folder, kManifestName))) return folder;
+  const CheckpointFolder checkpoints(files, checkpoints_folder(folder));
+  if (files.status(checkpoints_folder(folder)).kind != FileKind::kDirectory) return {};
+  const std::vector<std::int64_t> steps = checkpoints.steps();
+  return steps.empty() ? std::string() : checkpoints.folder_of(steps.back());
+}
+
 void load_model_folder(const SaveRank& r, Files& files, const std::string& path) {
+  if (!is_hf_folder(files, path)) return load_weights_of(r, files, path);
   std::unique_ptr<HfFolder> folder;
   agreed(r, [&] {
     folder = std::make_unique<HfFolder>(files, path);
     return std::string();
   });
-  const std::vector<std::string> told = agreed(r, [&] { return read_own(r, *folder); });
+  const std::vector<std::string> told = agreed(r, [&] {
+    return read_own(
+        r, [&](const std::string& tensor, const Shape& shape, const Rectangle& at, DType dtype,
+               void* out) { folder->read(tensor, shape, at, dtype, out); });
+  });
   agreed(r, [&] {
     if (r.mesh.world().rank() == 0)
       folder->expect_all_used(names_in(told), r.engine.options().model.tie_embeddings);

@@ -20,13 +20,6 @@ namespace trireme {
 
 namespace {
 
-std::string new_run_id(Files& files) {
-  char digits[32];
-  std::snprintf(digits, sizeof digits, "%016llx",
-                static_cast<unsigned long long>(files.raw_random()));
-  return digits;
-}
-
 std::string contents_of(const EarlierRun& run) {
   return join(run.steps, run.steps == 1 ? " step" : " steps", " and ", run.checkpoints.size(),
               run.checkpoints.size() == 1 ? " checkpoint" : " checkpoints");
@@ -122,6 +115,11 @@ bool choose(Files& files, const Recipe& recipe, const std::string& token_hash, s
   }
   const std::string place = checkpoints.folder_of(*step);
   const Manifest saved = read_manifest(files, place);
+  if (*step == 0)
+    throw UsageError(join("train.resume: ", place,
+                          " has the weights of an import and no run to go on "
+                          "with; begin one with --model.from=",
+                          recipe.train.folder, " and another train.folder"));
   expect_same_run(recipe, saved, place, token_hash, start);
   start.run = saved.run;
   start.step = *step;
@@ -168,6 +166,13 @@ void expect_source_elsewhere(const Recipe& recipe) {
 }
 
 }  // namespace
+
+std::string new_run_id(Files& files) {
+  char digits[32];
+  std::snprintf(digits, sizeof digits, "%016llx",
+                static_cast<unsigned long long>(files.raw_random()));
+  return digits;
+}
 
 std::string checkpoints_folder(const std::string& run_folder) {
   return path_join(run_folder, "checkpoints");

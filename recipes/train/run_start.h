@@ -36,6 +36,7 @@ struct EarlierRun {
 };
 EarlierRun earlier_run(Files& files, const std::string& run_folder);
 
+std::string new_run_id(Files& files);
 std::string checkpoints_folder(const std::string& run_folder);
 // Of train.export.
 std::string export_folder(const std::string& run_folder);

@@ -191,6 +191,57 @@ TEST_F(ModelFolders, WhatDoesNotFitIsRefused) {
   refused({}, 2, "\"novel\": 1 is not known");
 }
 
+TEST_F(ModelFolders, ImportedExportedInspectedAndStartedFrom) {
+  const std::string imported = folder_ / "imported", out = folder_ / "out";
+  const auto checkpoint = [&](const Words& words) {
+    const ProgramEnd end = run_to_end(Words{program(), "checkpoint"} + words);
+    EXPECT_EQ(end.code, 0) << end.err;
+    return end.out;
+  };
+  EXPECT_NE(checkpoint({"import", from_, imported}).find("step-000000: "), std::string::npos);
+  EXPECT_NE(checkpoint({"verify", imported}).find(": good"), std::string::npos);
+  EXPECT_NE(checkpoint({"inspect", imported}).find("layers.1.mlp.gate.weight"), std::string::npos);
+  checkpoint({"export", imported, out});
+  EXPECT_EQ(bytes_of(out), bytes_of(from_));
+
+  // What a run starts from: the folder or its import, under other layouts.
+  const auto losses = [&](const Words& more) {
+    const ProgramEnd end =
+        run_to_end(still(Words{"--train.steps=3", "--optimizer.lr=1e-2"} + more));
+    EXPECT_EQ(end.code, 0) << end.err;
+    return column(run_.folder(), "loss");
+  };
+  const Words direct = losses({});
+  EXPECT_EQ(losses({"--model.from=" + imported}), direct);
+  const Words cut = losses({"--model.from=" + imported + "/checkpoints/step-000000",
+                            "--parallel.tensor=2", "--parallel.data=2", "--zero.stage=3"});
+  ASSERT_EQ(cut.size(), direct.size());
+  for (std::size_t i = 0; i < cut.size(); ++i)
+    EXPECT_NEAR(std::stod(cut[i]), std::stod(direct[i]), 1e-5);
+  // A run is a start, too: its own last step.
+  const ProgramEnd next =
+      run_to_end(still({"--model.from=" + run_.folder(), "--train.folder=" + (folder_ / "next")}));
+  ASSERT_EQ(next.code, 0) << next.err;
+  EXPECT_NE(column(folder_ / "next", "loss")[0], direct[0]);
+
+  const auto refused = [&](const Words& words, int code, const std::string& part) {
+    const ProgramEnd end = run_to_end(words);
+    EXPECT_EQ(end.code, code) << end.err;
+    EXPECT_NE(end.err.find(part), std::string::npos) << end.err;
+  };
+  refused({program(), "checkpoint", "import", from_, imported}, 1, "has a run with steps");
+  refused({program(), "checkpoint", "import", run_.folder(), folder_ / "x"}, 2, "no config.json");
+  refused({program(), "checkpoint", "import", from_, folder_ / "x", "--model.layers=3"}, 2,
+          "contradicts");
+  refused(still({"--train.folder=" + imported, "--train.restart=false", "--resume"}), 2,
+          "has the weights of an import");
+  std::vector<Stored> tensors = llama_tensors();
+  tensors.pop_back();
+  make(tensors, kConfig);
+  refused({program(), "checkpoint", "import", from_, folder_ / "x"}, 1, "is missing");
+  EXPECT_FALSE(files_->exists(folder_ / "x/checkpoints/step-000000"));
+}
+
 TEST_F(ModelFolders, ExportRefusesWhatItCannotDo) {
   ASSERT_EQ(run_to_end(still()).code, 0);
   const auto refused = [&](const Words& words, int code, const std::string& part) {
