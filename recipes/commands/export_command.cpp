@@ -9,6 +9,8 @@
 #include "recipes/commands/checkpoint_place.h"
 #include "recipes/huggingface/export.h"
 #include "recipes/report/numbers.h"
+#include "recipes/report/run_folder.h"
+#include "recipes/report/trainer_state.h"
 #include "recipes/train/run_start.h"
 
 namespace trireme {
@@ -76,6 +78,8 @@ void export_run(Process& process, const Recipe& recipe) {
   HfExport options = options_of(process, recipe);
   options.dtype = wanted_type(process, {}, options.base);
   options.replace = true;
+  options.history = trainer_state_json(read_run_folder(process.files, recipe.train.folder).steps,
+                                       recipe.train.steps);
   export_model(process.files, checkpoint, recipe, out, options);
   process.err << "train.export: " << out << " holds step " << checkpoint.manifest().step << " in "
               << name_of(options.dtype) << "\n";

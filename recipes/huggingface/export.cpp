@@ -248,6 +248,8 @@ void export_model(Files& files, const CheckpointReader& checkpoint, const Recipe
     if (!tokenizer.empty()) copy_companions(files, tokenizer, making);
     write_generation_config(files, options.base.empty() ? tokenizer : options.base, making,
                             options.ends);
+    if (!options.history.empty())
+      write_whole_atomically(files, path_join(making, "trainer_state.json"), options.history);
     write_whole_atomically(files, path_join(making, "README.md"),
                            model_card(recipe, checkpoint.manifest(), options));
     write_whole_atomically(files, path_join(making, "config.json"), to_text(config, 2) + "\n");

@@ -21,6 +21,7 @@ struct HfExport {
   std::int64_t shard_bytes = std::int64_t{5} << 30;  // of one file, at most one tensor more
   std::string base;                                  // folder the model came from; may be empty
   std::vector<std::int32_t> ends;  // of texts and answers: generation_config.json has them
+  std::string history;             // text of trainer_state.json; empty: none
   bool replace = false;            // what is at the place, once the new folder is whole
   std::function<void(std::int64_t done, std::int64_t all)> progress;  // bytes; may be empty
 };

@@ -40,6 +40,13 @@ TEST_F(FineTune, LearnsItsAnswersAndEndsByItselfInTheRunAndInTheFolderThatComesO
     EXPECT_EQ(text_of_file(folder_->exported() + "/" + name),
               text_of_file(folder_->base() + "/" + name));
 
+  const auto history =
+      nlohmann::json::parse(text_of_file(folder_->exported() + "/trainer_state.json"));
+  EXPECT_EQ(history["global_step"], 250);
+  ASSERT_EQ(history["log_history"].size(), 250u);
+  EXPECT_EQ(history["log_history"][249]["loss"].get<double>(),
+            std::stod(column(folder_->run(), "loss")[249]));
+
   // What came out goes in again, and is the same model: every logit has a say in the loss.
   const auto loss = [&](const std::string& place) {
     const ProgramEnd end =
