@@ -43,6 +43,41 @@ TEST_F(Commands, GenerateIsTheSameTextUnderEveryLayout) {
       0u);
 }
 
+// Said as it comes, and at once, it is the same text.
+TEST_F(Commands, GenerateSaysWhatItTellsAsJson) {
+  for (const char* temperature : {"--temperature=0", "--temperature=0.7"}) {
+    const Words ask = {"generate", run_.folder(), "--prompt",
+                       "the oars", "--tokens=12", temperature};
+    const ProgramEnd said = call(ask);
+    ASSERT_EQ(said.code, 0) << said.err;
+    EXPECT_EQ(said.err, "");
+    const auto told = nlohmann::json::parse(call(ask + Words{"--json"}).out);
+    EXPECT_EQ(told["tokens"].size(), 12u);
+    EXPECT_EQ(said.out, "the oars" + told["text"].get<std::string>() + "\n");
+  }
+}
+
+TEST_F(Commands, BenchTellsEachTest) {
+  const Words ask = {"bench", run_.folder(), "--pp=5", "--tg=3", "--batch=1,4", "--repeat=2"};
+  const ProgramEnd end = call(ask + Words{"--json"});
+  ASSERT_EQ(end.code, 0) << end.err;
+  const auto told = nlohmann::json::parse(end.out);
+  ASSERT_EQ(told.size(), 3u);
+  EXPECT_EQ(told[0]["n_prompt"], 5);
+  EXPECT_EQ(told[1]["n_gen"], 3);
+  EXPECT_EQ(told[2]["n_batch"], 4);
+  for (const auto& test : told) {
+    EXPECT_EQ(test["samples_ts"].size(), 2u);
+    EXPECT_GT(test["avg_ts"].get<double>(), 0);
+  }
+  const ProgramEnd table = call(ask + Words{"--parallel.pipeline=2", "--parallel.tensor=2"});
+  ASSERT_EQ(table.code, 0) << table.err;
+  for (const char* name : {"| pp5 |", "| tg3 |", "| tg3 x 4 |"})
+    EXPECT_NE(table.out.find(name), std::string::npos) << table.out;
+  for (const Words& bad : {Words{"--batch=0"}, Words{"--tg=x"}, Words{"--pp=0", "--tg=0"}})
+    EXPECT_EQ(call(Words{"bench", run_.folder()} + bad).code, 2) << bad[0];
+}
+
 TEST_F(Commands, GeneratePassesADamagedCheckpointOver) {
   std::filesystem::resize_file(step(4) + "/ranks-0.h5", 5000);
   const ProgramEnd end = call({"generate", run_.folder(), "--json", "--tokens=2"});
