@@ -106,6 +106,10 @@ class Leader final : public ModelRunner {
     bring_logits(rank_, micros, all);
     return all;
   }
+  void idle() override {
+    Words nothing{0};
+    broadcast_words(rank_, nothing);
+  }
 
  private:
   RankParts rank_;
@@ -139,6 +143,7 @@ void follow_passes(const RankParts& rank, std::int64_t pages) {
     broadcast_words(rank, words);
     if (words.empty()) return;
     const std::vector<InferenceRows> micros = rows_of(words);
+    if (micros.empty()) continue;  // idle
     std::vector<Logits>& all = rank.engine.infer(cache, micros);
     bring_logits(rank, micros, all);
   }

@@ -21,6 +21,8 @@ class ModelRunner {
   virtual int groups() const { return 1; }   // micro-batches that keep it busy
   // Logits of the wanted rows of each micro-batch, (rows, vocab()); there until the next pass.
   virtual std::span<const Logits> run(std::span<const InferenceRows> micros) = 0;
+  // Called about every second without a pass, lest ranks that wait take it for a death.
+  virtual void idle() {}
 };
 
 struct RankParts {

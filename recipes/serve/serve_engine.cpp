@@ -338,9 +338,15 @@ void ServeEngine::end_all(FinishReason reason, const std::string& error) {
 }
 
 void ServeEngine::run(const std::atomic<bool>& stop) {
+  constexpr int kIdleWaits = 10;
+  int waits = 0;  // without a pass
   try {
     while (!stop.load()) {
-      if (step()) continue;
+      if (step()) {
+        waits = 0;
+        continue;
+      }
+      if (++waits % kIdleWaits == 0) model_.idle();
       std::unique_lock lock(mutex_);
       if (closed_ && commands_.empty()) return;
       wake_.wait_for(lock, std::chrono::milliseconds(100),

@@ -1,0 +1,50 @@
+// What /metrics tells, in the text format of Prometheus (0.0.4), under vLLM's names with the label
+// model_name. Times are from one steady clock. One thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "recipes/http/http_server.h"
+#include "recipes/serve/serve_engine.h"
+
+namespace trireme {
+
+class Histogram {
+ public:
+  explicit Histogram(std::vector<double> bounds)
+      : bounds_(std::move(bounds)), counts_(bounds_.size() + 1) {}
+  void add(double value);
+  // Lines of name_bucket, name_sum and name_count.
+  std::string text(const std::string& name, const std::string& label) const;
+
+ private:
+  std::vector<double> bounds_;
+  std::vector<std::int64_t> counts_;
+  double sum_ = 0;
+  std::int64_t count_ = 0;
+};
+
+// One choice of a request, from its coming on.
+struct ChoiceTimes {
+  double begun = 0, last = 0;  // 0: no token yet
+};
+
+class ApiMetrics {
+ public:
+  ApiMetrics();
+  void submitted(int choices) { submitted_ += choices; }
+  // An event of a choice, at `now`.
+  void heard(const GenerationEvent& event, ChoiceTimes& times, double now);
+  std::string text(const std::string& model, const ServeStats& engine,
+                   const HttpCounts& http) const;
+
+ private:
+  Histogram first_token_, between_tokens_, whole_, prompt_tokens_, output_tokens_;
+  std::int64_t submitted_ = 0;
+  std::array<std::int64_t, 4> ended_ = {};  // by FinishReason
+};
+
+}  // namespace trireme

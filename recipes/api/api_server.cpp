@@ -1,0 +1,347 @@
+#include "recipes/api/api_server.h"
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+
+#include "framework/base/random.h"
+#include "framework/data/tokenizers/utf8.h"
+#include "recipes/api/api_answer.h"
+#include "recipes/api/api_keys.h"
+#include "recipes/api/fields.h"
+
+namespace trireme {
+
+namespace {
+
+constexpr JsonLimits kJsonLimits{.bytes = 64 << 20, .values = 200'000, .depth = 64};
+
+double steady_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::int64_t wall_now() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+// splitmix64: ids and seeds that do not repeat.
+std::uint64_t mixed(std::uint64_t seed, std::uint64_t number) {
+  std::uint64_t z = seed + number * 0x9E3779B97F4A7C15u;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
+std::string hex(std::uint64_t value) {
+  std::string text;
+  for (int shift = 60; shift >= 0; shift -= 4) text += "0123456789abcdef"[value >> shift & 15];
+  return text;
+}
+
+HttpResponse json_response(const Json& json) { return {.body = to_text(json) + "\n"}; }
+
+HttpOptions with_refusals(HttpOptions options) {
+  if (!options.clock) options.clock = steady_now;
+  options.refusal = [](const HttpProblem& problem) {
+    return error_response(ApiError(problem.status, problem.sentence, {}, "bad_request"));
+  };
+  return options;
+}
+
+}  // namespace
+
+// A request that is being answered. On the thread of run().
+struct ApiServer::Exchange {
+  Reply reply;
+  ApiAnswer answer;
+  bool streams = false, over = false;  // over: nothing more is said
+  std::size_t left = 0;                // prompts without their end
+  std::vector<std::uint64_t> numbers = {};
+  std::map<std::pair<std::size_t, int>, ChoiceTimes> times = {};
+  double begun = 0;
+};
+
+ApiServer::ApiServer(const HttpOptions& http, const ApiOptions& options)
+    : http_options_(with_refusals(http)),
+      options_(options),
+      http_(http_options_,
+            [this](const HttpRequest& request, const Reply& reply) { handle(request, reply); }) {
+  http_.every_tick([this] { tick(); });
+}
+
+ApiServer::~ApiServer() = default;
+
+void ApiServer::serve(const ServedModel& model, ServeEngine& engine) {
+  std::scoped_lock lock(mutex_);
+  model_ = &model;
+  engine_ = &engine;
+  encoder_ = model.tokenizer.encoder();
+}
+
+void ApiServer::withdraw() {
+  {
+    std::scoped_lock lock(mutex_);
+    engine_ = nullptr;
+  }
+  std::promise<void> passed;  // behind the last events
+  http_.post([&] {
+    {
+      std::scoped_lock lock(mutex_);
+      model_ = nullptr;
+      encoder_.reset();
+    }
+    passed.set_value();
+  });
+  passed.get_future().wait();
+}
+
+void ApiServer::finish() {
+  http_.post([this] { http_.finish(); });
+}
+
+void ApiServer::tick() {
+  const double now = http_options_.clock();
+  if (!draining_ && options_.asked_to_end && options_.asked_to_end()) {
+    draining_ = true;
+    drain_began_ = now;
+  }
+  if (!draining_) return;
+  std::scoped_lock lock(mutex_);
+  if (!engine_ || now - drain_began_ > options_.drain_seconds) stop_ = true;
+  if (engine_ && active_ == 0) engine_->close();
+}
+
+void ApiServer::handle(const HttpRequest& request, const Reply& reply) {
+  try {
+    check_caller(request);
+    route(request, reply);
+  } catch (const ApiError& error) {
+    reply->send(error_response(error));
+  } catch (const std::exception& error) {
+    reply->send(error_response(ApiError(500, reason_of(error), {}, "internal_error")));
+  }
+}
+
+// Pages of other origins must not ask through a user's browser, not even under a name that they
+// made point here.
+void ApiServer::check_caller(const HttpRequest& request) const {
+  const std::string_view host = request.field("host"), origin = request.field("origin");
+  if (!options_.hosts.empty() && !host.empty() &&
+      std::find(options_.hosts.begin(), options_.hosts.end(), host_name(host)) ==
+          options_.hosts.end())
+    throw ApiError(403, "this server is not known by the name that Host gives", {}, "bad_host");
+  if (!origin.empty() && origin != "http://" + std::string(host) &&
+      origin != "https://" + std::string(host))
+    throw ApiError(403, "pages of another origin may not ask this server", {}, "bad_origin");
+  if (request.path != "/health") key_of(request);
+}
+
+// Which of the keys; 0 where none is needed.
+std::int64_t ApiServer::key_of(const HttpRequest& request) const {
+  if (options_.keys.empty()) return 0;
+  const std::int64_t key = find_key(options_.keys, bearer_of(request.field("authorization")));
+  if (key < 0)
+    throw ApiError(401, "a key is needed: Authorization: Bearer KEY", {}, "invalid_api_key");
+  return key + 1;
+}
+
+const ServedModel& ApiServer::served() const {
+  std::scoped_lock lock(mutex_);
+  if (draining_) throw ApiError(503, "the server is shutting down", {}, "shutting_down");
+  if (engine_ && model_) return *model_;
+  if (was_ready_) throw ApiError(503, "the model is gone; the server ends", {}, "shutting_down");
+  throw ApiError(503, "Loading model", {}, "loading");
+}
+
+Json ApiServer::body_of(const HttpRequest& request) const {
+  try {
+    return parse_json(request.body, "body", kJsonLimits);
+  } catch (const Error& error) {
+    throw ApiError(400, error.what(), {}, "invalid_json");
+  }
+}
+
+void ApiServer::route(const HttpRequest& request, const Reply& reply) {
+  const std::string& path = request.path;
+  const bool get = request.method == "GET" || request.method == "HEAD";
+  const bool reads = path == "/health" || path == "/ready" || path == "/metrics" ||
+                     path == "/v1/models" || path == "/version";
+  const bool posts = path == "/v1/completions" || path == "/v1/chat/completions" ||
+                     path == "/tokenize" || path == "/detokenize";
+  if (!reads && !posts)
+    throw ApiError(404, "there is nothing at " + path.substr(0, 128), {}, "not_found");
+  if (reads ? !get : request.method != "POST") {
+    HttpResponse response = error_response(ApiError(
+        405, join(path, " is asked with ", reads ? "GET" : "POST"), {}, "method_not_allowed"));
+    response.fields.emplace_back("Allow", reads ? "GET, HEAD" : "POST");
+    return reply->send(response);
+  }
+  if (posts) return post_route(request, reply);
+  if (path == "/version") return reply->send(json_response(Json::Object{{"version", "0.1.0"}}));
+  if (path == "/health" || path == "/ready") {
+    if (path == "/ready" || !draining_) served();
+    return reply->send(json_response(Json::Object{{"status", "ok"}}));
+  }
+  if (path == "/v1/models") return reply->send(json_response(models()));
+  ServeStats stats;
+  std::string name;
+  {
+    std::scoped_lock lock(mutex_);
+    if (engine_) stats = engine_->stats();
+    if (model_) name = model_->name;
+  }
+  reply->send({.type = "text/plain; version=0.0.4; charset=utf-8",
+               .body = metrics_.text(name, stats, http_.counts())});
+}
+
+void ApiServer::post_route(const HttpRequest& request, const Reply& reply) {
+  const ServedModel& model = served();
+  was_ready_ = true;
+  const Json body = body_of(request);
+  if (request.path == "/tokenize") return reply->send(json_response(tokenize(body)));
+  if (request.path == "/detokenize") return reply->send(json_response(detokenize(body)));
+  const std::uint64_t seed = mixed(options_.seed, 2 * requests_ + 1);
+  const auto read = request.path == "/v1/completions" ? read_completion : read_chat;
+  generate(read(body, model, options_.limits, *encoder_, seed), key_of(request), reply);
+}
+
+Json ApiServer::models() const {
+  const ServedModel& model = served();
+  return Json::Object{{"object", "list"},
+                      {"data", Json::Array{Json::Object{{"id", model.name},
+                                                        {"object", "model"},
+                                                        {"created", model.created},
+                                                        {"owned_by", "trireme"},
+                                                        {"root", model.name},
+                                                        {"parent", Json()},
+                                                        {"max_model_len", model.context}}}}};
+}
+
+Json ApiServer::tokenize(const Json& body) {
+  const ServedModel& model = served();
+  Fields fields(body);
+  fields.text("model");
+  const bool start = fields.maybe_flag("add_special_tokens").value_or(true);
+  const bool spelled = fields.flag("return_token_strs");
+  const Json* messages = fields.take("messages");
+  const auto prompt = fields.text("prompt");
+  fields.end();
+  if ((messages == nullptr) == !prompt) fields.refuse("prompt", "either a prompt, or messages");
+  const std::vector<std::int32_t> ids =
+      messages ? chat_tokens(*messages, model, options_.limits, *encoder_)
+               : text_tokens(*prompt, start, model, *encoder_);
+  Json::Array tokens, texts;
+  for (const std::int32_t id : ids) tokens.emplace_back(std::int64_t{id});
+  if (spelled)
+    for (const std::int32_t id : ids) texts.emplace_back(token_text(model.tokenizer, id));
+  return Json::Object{{"count", std::ssize(ids)},
+                      {"max_model_len", model.context},
+                      {"tokens", std::move(tokens)},
+                      {"token_strs", spelled ? Json(std::move(texts)) : Json()}};
+}
+
+Json ApiServer::detokenize(const Json& body) {
+  const ServedModel& model = served();
+  Fields fields(body);
+  fields.text("model");
+  const auto ids = fields.ids("tokens", 200'000, model.tokenizer.vocabulary());
+  if (!fields.take("tokens")) fields.refuse("tokens", "an array of token ids is expected");
+  fields.end();
+  return Json::Object{{"prompt", to_utf8(model.tokenizer.decode(ids))}};
+}
+
+void ApiServer::generate(ApiRequest request, std::int64_t salt, const Reply& reply) {
+  const ServedModel& model = served();
+  ++requests_;
+  const std::string id =
+      join(request.chat ? "chatcmpl-" : "cmpl-", hex(mixed(options_.seed, 2 * requests_)));
+  for (GenerationRequest& prompt : request.prompts) prompt.salt = salt;
+  auto exchange = std::make_shared<Exchange>(
+      Exchange{.reply = reply,
+               .answer = ApiAnswer(request, model, id, options_.now ? options_.now : wall_now()),
+               .streams = request.stream,
+               .left = request.prompts.size()});
+  exchange->begun = http_options_.clock();
+  submit(exchange, request);
+  ++active_;
+  reply->when_gone([this, exchange] { cancel(*exchange); });
+  if (!exchange->streams) return;
+  reply->begin({.type = "text/event-stream; charset=utf-8"});
+  reply->write(exchange->answer.first_pieces());
+}
+
+// All prompts, or none.
+void ApiServer::submit(const std::shared_ptr<Exchange>& exchange, ApiRequest& request) {
+  using Kind = RequestRefused::Kind;
+  std::scoped_lock lock(mutex_);
+  if (!engine_) throw ApiError(503, "the server is shutting down", {}, "shutting_down");
+  try {
+    for (std::size_t i = 0; i < request.prompts.size(); ++i)
+      exchange->numbers.push_back(
+          engine_->submit(std::move(request.prompts[i]), [this, exchange, i](GenerationEvent&& e) {
+            http_.post([this, exchange, i, event = std::move(e)] { heard(exchange, i, event); });
+          }));
+  } catch (const RequestRefused& error) {
+    exchange->over = true;
+    for (const std::uint64_t number : exchange->numbers) engine_->cancel(number);
+    metrics_.submitted(static_cast<int>(exchange->numbers.size()) * request.choices);
+    if (!exchange->numbers.empty()) ++active_;  // until those have ended
+    exchange->left = exchange->numbers.size();
+    if (error.kind == Kind::kOverloaded) throw ApiError(429, error.what(), {}, "overloaded");
+    if (error.kind == Kind::kClosed) throw ApiError(503, error.what(), {}, "shutting_down");
+    throw ApiError(400, error.what(), {}, "invalid_value");
+  }
+  metrics_.submitted(static_cast<int>(request.prompts.size()) * request.choices);
+}
+
+void ApiServer::cancel(Exchange& exchange) {
+  exchange.over = true;
+  std::scoped_lock lock(mutex_);
+  if (!engine_) return;
+  for (const std::uint64_t number : exchange.numbers) engine_->cancel(number);
+}
+
+void ApiServer::heard(const std::shared_ptr<Exchange>& exchange, std::size_t prompt,
+                      const GenerationEvent& event) {
+  Exchange& x = *exchange;
+  ChoiceTimes& times = x.times[{prompt, event.choice}];
+  if (times.begun == 0) times.begun = x.begun;
+  metrics_.heard(event, times, http_options_.clock());
+  if (event.last && --x.left == 0) --active_;
+  if (x.over) return;
+  const bool failed = event.finish && (*event.finish == FinishReason::kError ||
+                                       *event.finish == FinishReason::kCancelled);
+  if (failed) return fail(x, event);
+  try {
+    if (x.streams)
+      x.reply->write(x.answer.piece(prompt, event));
+    else
+      x.answer.add(prompt, event);
+    if (x.left > 0) return;
+    x.over = true;
+    if (!x.streams) return x.reply->send(json_response(x.answer.whole()));
+    x.reply->write(x.answer.last_pieces());
+    x.reply->end();
+  } catch (const std::exception& error) {  // memory ended
+    cancel(x);
+    if (!x.streams)
+      return x.reply->send(error_response(ApiError(503, reason_of(error), {}, "no_memory")));
+    x.reply->write(ApiAnswer::error_piece(ApiError(503, reason_of(error), {}, "no_memory")));
+    x.reply->end();
+  }
+}
+
+// The other choices of the request end with it.
+void ApiServer::fail(Exchange& x, const GenerationEvent& event) {
+  const bool error = *event.finish == FinishReason::kError;
+  const ApiError said = error ? ApiError(500, event.error, {}, "internal_error")
+                              : ApiError(503, "the server is shutting down", {}, "shutting_down");
+  cancel(x);
+  if (!x.streams) return x.reply->send(error_response(said));
+  x.reply->write(ApiAnswer::error_piece(said));
+  x.reply->end();
+}
+
+}  // namespace trireme

@@ -1,0 +1,48 @@
+// The fields of a request's object: each is asked for once, with its kind and its legal values; one
+// that nobody asked for is refused by name. A field that is null counts as absent. All errors are
+// ApiError 400 with the field as param.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "framework/base/json/json.h"
+#include "recipes/api/api_error.h"
+
+namespace trireme {
+
+class Fields {
+ public:
+  // `path` stands before names in sentences: "messages[3]." Error if `value` is no object.
+  explicit Fields(const Json& value, std::string path = {});
+
+  // Null if absent.
+  const Json* take(const std::string& name);
+  std::optional<std::int64_t> integer(const std::string& name, std::int64_t least,
+                                      std::int64_t most);
+  std::optional<double> number(const std::string& name, double least, double most);
+  bool flag(const std::string& name);  // false if absent
+  std::optional<bool> maybe_flag(const std::string& name);
+  std::optional<std::string> text(const std::string& name);
+  // A string, or an array of at most `most`, each of 1 to `bytes` bytes.
+  std::vector<std::string> texts(const std::string& name, std::size_t most, std::size_t bytes);
+  std::vector<std::int32_t> ids(const std::string& name, std::size_t most, std::int64_t vocab);
+  // Fields that this server can only do one way: refused unless absent or that value.
+  void only(const std::string& name, const Json& value);
+  // Refuses what was not asked for.
+  void end() const;
+
+  [[noreturn]] void refuse(const std::string& name, const std::string& expected) const;
+
+ private:
+  const Json& value_;
+  std::string path_;
+  std::set<std::string> asked_;
+};
+
+// Token ids of an array; `what` names it.
+std::vector<std::int32_t> token_ids(const Json& array, const std::string& what, std::int64_t vocab);
+
+}  // namespace trireme
