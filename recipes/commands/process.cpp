@@ -53,6 +53,14 @@ std::vector<Option> options_of(const std::string& command) {
     for (const char* name : {"prompt", "tokens", "temperature", "top_k", "seed"}) add(name, true);
   if (command == "bench")
     for (const char* name : {"pp", "tg", "batch", "depth", "repeat"}) add(name, true);
+  if (command == "serve") {
+    add("no-key", false);
+    for (const char* name :
+         {"host", "port", "api-key", "api-key-file", "allow-host", "served-model-name",
+          "max-model-len", "max-num-seqs", "max-num-batched-tokens", "max-queue", "kv-cache",
+          "max-connections", "drain"})
+      add(name, true);
+  }
   return options;
 }
 

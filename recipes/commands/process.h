@@ -49,6 +49,7 @@ int checkpoint_command(Process& process, const CommandLine& line);
 int report_command(Process& process, const CommandLine& line);
 int tokenizer_command(Process& process, const CommandLine& line);
 int bench_command(Process& process, const CommandLine& line);
+int serve_command(Process& process, const CommandLine& line);
 int data_command(Process& process, const CommandLine& line);
 
 // Options of a subcommand that are no recipe keys, beside --json.

@@ -74,8 +74,8 @@ TEST(Commands, UnknownAndLaterOnes) {
   EXPECT_EQ(command_refusal("trian"), "unknown subcommand \"trian\"; nearest: train");
   EXPECT_EQ(command_refusal("zzzzzzzz"),
             "unknown subcommand \"zzzzzzzz\"; trireme --help lists them");
-  EXPECT_EQ(command_refusal("serve"),
-            "trireme serve is not part of this version; trireme --help lists what is");
+  EXPECT_EQ(command_refusal("bench-serve"),
+            "trireme bench-serve is not part of this version; trireme --help lists what is");
   for (auto name : {"train", "tokenize", "generate", "evaluate", "chat", "serve", "bench-serve",
                     "memory", "report", "checkpoint", "data", "tokenizer", "bench", "doctor"})
     EXPECT_EQ(command_refusal(name).find("unknown"), std::string::npos) << name;
@@ -86,7 +86,7 @@ TEST(Help, ShowsTheCommonKeys) {
   EXPECT_EQ(lines_with(text, "\n  --"), 25u) << text;
   for (const Key& key : keys())
     EXPECT_EQ(key.common, text.find("  --" + key.full_name() + "=") != std::string::npos);
-  EXPECT_EQ(text.find("serve"), std::string::npos);
+  EXPECT_EQ(text.find("bench-serve"), std::string::npos);
 }
 
 TEST(Help, CommonKeysHaveDefaultUnitAndRange) {

@@ -1,0 +1,164 @@
+// trireme serve FOLDER [--host 127.0.0.1] [--port 8000] [--api-key-file FILE | --api-key KEY |
+// --no-key] [--max-model-len N] ... [--section.key=value ...]: answers OpenAI's clients with the
+// newest good checkpoint of a run, or a Hugging Face model folder. docs/serve.md.
+//
+// Three kinds of threads: one reads and answers (ApiServer), the model's ranks run passes, this one
+// waits for both. The port is taken before the model is loaded.
+#include <chrono>
+#include <ostream>
+#include <thread>
+
+#include "framework/base/error.h"
+#include "framework/data/chat_prompt.h"
+#include "recipes/api/api_server.h"
+#include "recipes/commands/opened_model.h"
+#include "recipes/commands/serve_options.h"
+#include "recipes/huggingface/folder.h"
+#include "recipes/report/numbers.h"
+
+namespace trireme {
+
+namespace {
+
+std::int64_t context_of(Process& process, const ModelSource& source) {
+  const Recipe& r = source.recipe;
+  if (!r.model.from.empty() && source.step == 0)
+    return hf_model_of(process.files, r.model.from).context;
+  return r.batch.sequence;
+}
+
+void check_servable(const ModelSource& source) {
+  const Recipe& r = source.recipe;
+  if (r.model.family == "mlp")
+    throw UsageError(
+        "serve: model.family = mlp classifies; a model that continues texts is served");
+  if (r.parallel.data > 1 && r.zero.stage < 3)
+    throw UsageError(join("serve: parallel.data = ", r.parallel.data,
+                          " would make every replica answer every request; use parallel.tensor or "
+                          "parallel.pipeline, or zero.stage = 3 to share the weights out"));
+}
+
+// One server from its socket to its end.
+class Serving {
+ public:
+  Serving(Process& process, const CommandLine& line)
+      : process_(process),
+        line_(line),
+        wanted_(serve_options_of(process, line)),
+        server_(wanted_.http, wanted_.api) {}
+
+  int run() {
+    const auto begun = std::chrono::steady_clock::now();
+    std::thread loop([&] { server_.run(); });
+    std::exception_ptr failure;
+    try {
+      open_model(process_, line_, line_.names[0], [&](const ModelSource& source) {
+        check_servable(source);
+        return [&, begun](const OpenedModel& model) { serve(model, begun); };
+      });
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    server_.finish();
+    loop.join();
+    if (failure) std::rethrow_exception(failure);
+    process_.err << "trireme: all answers are given\n" << std::flush;
+    return 0;
+  }
+
+ private:
+  // Positions and pages of the cache: what was wished, or what there is room for.
+  std::pair<std::int64_t, std::int64_t> sizes(const OpenedModel& model) {
+    const std::int64_t trained = context_of(process_, model.source);
+    if (wanted_.context > trained)
+      throw UsageError(
+          join("--max-model-len = ", wanted_.context, ": the model has ", trained, " positions"));
+    std::int64_t context = wanted_.context > 0 ? wanted_.context : trained;
+    std::int64_t pages = pages_within({model.engine, model.mesh, model.backend}, wanted_.kv_bytes);
+    pages = std::min(pages, wanted_.engine.sequences * ((context + kPageTokens - 1) / kPageTokens));
+    check(pages >= 1, "--kv-cache = ", wanted_.kv_bytes, ": not even one page fits");
+    if (pages * kPageTokens >= context) return {context, pages};
+    check(wanted_.context == 0, "--kv-cache = ", bytes_text(wanted_.kv_bytes), " has room for ",
+          pages * kPageTokens, " tokens, --max-model-len = ", wanted_.context,
+          " needs more; give it more, or make the length smaller");
+    return {pages * kPageTokens, pages};
+  }
+
+  void serve(const OpenedModel& model, std::chrono::steady_clock::time_point begun) {
+    const RankParts rank{model.engine, model.mesh, model.backend};
+    const auto [context, pages] = sizes(model);
+    if (model.mesh.world().rank() != 0) return follow_passes(rank, pages);
+    const auto runner = lead_passes(rank, pages, context);
+    const Tokenizer& tokenizer = *model.source.tokenizer;
+    ServeEngine engine(*runner, tokenizer, wanted_.engine);
+    const ServedModel served{
+        .name = wanted_.name,
+        .created = std::chrono::duration_cast<std::chrono::seconds>(
+                       std::chrono::system_clock::now().time_since_epoch())
+                       .count(),
+        .tokenizer = tokenizer,
+        .vocab = std::min(runner->vocab(), tokenizer.vocabulary()),
+        .context = context,
+        .start = model.source.start,
+        .ends = model.source.ends,
+        .answer_ends = model.source.answer_ends,
+        .chat = has_chat_template(tokenizer)
+                    ? std::make_shared<ConversationEncoder>(tokenizer, LossOn::kAll)
+                    : nullptr};
+    server_.serve(served, engine);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
+    tell(model, served, pages, took.count());
+    std::exception_ptr failure;
+    try {
+      engine.run(server_.stop());
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    server_.withdraw();
+    if (failure) std::rethrow_exception(failure);
+  }
+
+  void tell(const OpenedModel& model, const ServedModel& served, std::int64_t pages,
+            double seconds) {
+    const Recipe& r = model.source.recipe;
+    const bool six = wanted_.http.host.find(':') != std::string::npos;
+    const std::string url =
+        join("http://", six ? "[" : "", wanted_.http.host, six ? "]" : "", ":", server_.port());
+    const std::int64_t page = KvCache::page_bytes(model.engine.cache_options(1));
+    std::string text =
+        join("model    ", served.name, ", ", r.precision.compute, ", from ", model.source.place,
+             "\nranks    ", r.parallel.ranks(), " (data ", r.parallel.data, ", pipeline ",
+             r.parallel.pipeline, ", tensor ", r.parallel.tensor, "), ", r.parallel.threads,
+             " threads each\ncontext  ", served.context, " tokens",
+             served.context < context_of(process_, model.source)
+                 ? join(" (the model has ", context_of(process_, model.source),
+                        "; --kv-cache and --max-model-len decide)")
+                 : std::string(),
+             "\ncache    ", pages * kPageTokens, " tokens, ", bytes_text(pages * page),
+             " a rank; at most ", wanted_.engine.sequences, " answers at a time, ",
+             wanted_.engine.queue, " requests wait\nasking   ",
+             wanted_.api.keys.empty() ? "needs no key"
+                                      : join("needs one of ", wanted_.api.keys.size(), " keys"),
+             served.chat ? "" : "; no chat template: /v1/completions only", "\n");
+    process_.err << text << "ready in " << fixed(seconds, 1) << " s: " << url << "/v1\n"
+                 << std::flush;
+  }
+
+  Process& process_;
+  const CommandLine& line_;
+  const ServeWishes wanted_;
+  ApiServer server_;
+};
+
+}  // namespace
+
+int serve_command(Process& process, const CommandLine& line) {
+  if (line.names.size() != 1)
+    throw UsageError(
+        "serve: needs the folder of a run with checkpoints, or a Hugging Face model folder: "
+        "trireme serve FOLDER [--host 127.0.0.1] [--port 8000] [--api-key-file FILE] "
+        "[--max-model-len N] [--kv-cache 1GiB] [--max-num-seqs 32]; docs/serve.md has all options");
+  return Serving(process, line).run();
+}
+
+}  // namespace trireme

@@ -1,0 +1,117 @@
+// trireme serve, as a user calls it: a run is served under three layouts with the words of
+// generate, ends with 0 by a signal, and refuses what it should before it loads anything.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <nlohmann/json.hpp>
+
+#include "tests/program/harness/program_run.h"
+#include "tests/recipes/http/client.h"
+
+namespace trireme::testing {
+namespace {
+
+using Words = std::vector<std::string>;
+using test::ask;
+
+Words command(Words words) {
+  words.insert(words.begin(), program());
+  return words;
+}
+
+// One that nobody uses now.
+int free_port() {
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in place{};
+  place.sin_family = AF_INET;
+  place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof place;
+  EXPECT_EQ(::bind(socket, reinterpret_cast<sockaddr*>(&place), sizeof place), 0);
+  EXPECT_EQ(::getsockname(socket, reinterpret_cast<sockaddr*>(&place), &size), 0);
+  ::close(socket);
+  return ntohs(place.sin_port);
+}
+
+bool listens(int port) {
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in place{};
+  place.sin_family = AF_INET;
+  place.sin_port = htons(static_cast<std::uint16_t>(port));
+  place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const bool answers = ::connect(socket, reinterpret_cast<sockaddr*>(&place), sizeof place) == 0;
+  ::close(socket);
+  return answers;
+}
+
+class ServeProgram : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    run_ = new TinyRun;
+    const ProgramEnd end =
+        run_to_end(run_->train({"--train.steps=3", "--train.checkpoint_every=3"}));
+    ASSERT_EQ(end.code, 0) << end.err;
+  }
+  static void TearDownTestSuite() {
+    delete run_;
+    run_ = nullptr;
+  }
+  static inline TinyRun* run_ = nullptr;
+};
+
+TEST_F(ServeProgram, SaysWhatGenerateSaysUnderEveryLayout) {
+  const ProgramEnd said = run_to_end(command(
+      {"generate", run_->folder(), "--prompt=ab", "--tokens=6", "--temperature=0", "--json"}));
+  ASSERT_EQ(said.code, 0) << said.err;
+  const std::string expected = nlohmann::json::parse(said.out)["text"];
+  for (const Words& layout :
+       {Words{}, Words{"--parallel.tensor=2"},
+        Words{"--parallel.data=2", "--parallel.pipeline=2", "--zero.stage=3"}}) {
+    const int port = free_port();
+    Words words = command({"serve", run_->folder(), "--port", std::to_string(port)});
+    words.insert(words.end(), layout.begin(), layout.end());
+    StartedProgram server(words);
+    ASSERT_TRUE(server.wait_until([&] {
+      return listens(port) && ask(port, test::get("/health")).status == 200;
+    })) << server.end().err;
+    const test::Answer answer = ask(
+        port,
+        test::post("/v1/completions", R"({"prompt": "ab", "max_tokens": 6, "temperature": 0})"));
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    EXPECT_EQ(nlohmann::json::parse(answer.body)["choices"][0]["text"], expected);
+    const ProgramEnd second =
+        run_to_end(command({"serve", run_->folder(), "--port", std::to_string(port)}));
+    EXPECT_EQ(second.code, 1);
+    EXPECT_NE(second.err.find("the port is in use"), std::string::npos) << second.err;
+    server.signal(SIGTERM);
+    const ProgramEnd end = server.end();
+    EXPECT_EQ(end.code, 0) << end.err;
+    EXPECT_NE(end.err.find("ready in"), std::string::npos) << end.err;
+  }
+}
+
+TEST_F(ServeProgram, RefusesWhatItShould) {
+  const std::pair<Words, std::string> cases[] = {
+      {{"--host=0.0.0.0"}, "--no-key"},
+      {{"--port=65536"}, "--port = 65536"},
+      {{"--api-key=short"}, "at least 16"},
+      {{"--api-key-file=/nowhere"}, "there is no file"},
+      {{"--api-key=0123456789abcdef", "--no-key"}, "exclude each other"},
+      {{"--kv-cache=much"}, "--kv-cache = much"},
+      {{"--max-num-seqs=0"}, "--max-num-seqs = 0"},
+      {{"--max-model-len=100000"}, "--max-model-len = 100000"},
+      {{"--parallel.data=2"}, "parallel.data = 2"},
+      {{"--port=0", "--prompt=x"}, "prompt"}};
+  for (const auto& [flags, sentence] : cases) {
+    Words words = command({"serve", run_->folder(), "--port=0"});
+    if (flags[0].starts_with("--port")) words.pop_back();
+    words.insert(words.end(), flags.begin(), flags.end());
+    const ProgramEnd end = run_to_end(words);
+    EXPECT_EQ(end.code, 2) << sentence << end.err;
+    EXPECT_NE(end.err.find(sentence), std::string::npos) << end.err;
+  }
+  EXPECT_EQ(run_to_end(command({"serve"})).code, 2);
+  EXPECT_EQ(run_to_end(command({"serve", "/nowhere", "--port=0"})).code, 1);
+}
+
+}  // namespace
+}  // namespace trireme::testing
