@@ -9,6 +9,7 @@
 #include "recipes/api/api_answer.h"
 #include "recipes/api/api_keys.h"
 #include "recipes/api/fields.h"
+#include "recipes/api/openapi.h"
 
 namespace trireme {
 
@@ -167,7 +168,8 @@ void ApiServer::route(const HttpRequest& request, const Reply& reply) {
   const std::string& path = request.path;
   const bool get = request.method == "GET" || request.method == "HEAD";
   const bool reads = path == "/health" || path == "/ready" || path == "/metrics" ||
-                     path == "/v1/models" || path == "/version";
+                     path == "/v1/models" || path == "/version" || path == "/openapi.json" ||
+                     path == "/docs";
   const bool posts = path == "/v1/completions" || path == "/v1/chat/completions" ||
                      path == "/tokenize" || path == "/detokenize";
   if (!reads && !posts)
@@ -180,6 +182,12 @@ void ApiServer::route(const HttpRequest& request, const Reply& reply) {
   }
   if (posts) return post_route(request, reply);
   if (path == "/version") return reply->send(json_response(Json::Object{{"version", "0.1.0"}}));
+  if (path == "/openapi.json") return reply->send(json_response(openapi(options_.limits)));
+  if (path == "/docs")
+    return reply->send(
+        {.type = "text/html; charset=utf-8",
+         .body = api_page(openapi(options_.limits)),
+         .fields = {{"Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'"}}});
   if (path == "/health" || path == "/ready") {
     if (path == "/ready" || !draining_) served();
     return reply->send(json_response(Json::Object{{"status", "ok"}}));

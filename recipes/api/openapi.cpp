@@ -1,0 +1,194 @@
+#include "recipes/api/openapi.h"
+
+#include <vector>
+
+namespace trireme {
+
+namespace {
+
+using Object = Json::Object;
+
+Json number(double least, double most, double otherwise, const char* text) {
+  return Object{{"type", "number"},
+                {"minimum", least},
+                {"maximum", most},
+                {"default", otherwise},
+                {"description", text}};
+}
+
+Json integer(std::int64_t least, std::int64_t most, const char* text) {
+  return Object{{"type", "integer"}, {"minimum", least}, {"maximum", most}, {"description", text}};
+}
+
+Json flag(bool otherwise, const char* text) {
+  return Object{{"type", "boolean"}, {"default", otherwise}, {"description", text}};
+}
+
+Json text(const char* what) { return Object{{"type", "string"}, {"description", what}}; }
+
+Object common_fields(const ApiLimits& limits) {
+  constexpr std::int64_t kMost = 2147483647;
+  return {
+      {"model", text("The served model's name; another is 404.")},
+      {"temperature", number(0, 2, 1, "Below 1e-5: always the likeliest token.")},
+      {"top_p", Object{{"type", "number"},
+                       {"exclusiveMinimum", 0},
+                       {"maximum", 1},
+                       {"default", 1},
+                       {"description", "Of the likeliest tokens with this sum of probability."}}},
+      {"top_k", integer(-1, kMost, "Of the likeliest k tokens; 0 or -1: of all.")},
+      {"min_p", number(0, 1, 0, "Of tokens at least so likely, as part of the likeliest one.")},
+      {"repetition_penalty", number(0.01, 100, 1, "Of tokens in prompt and answer.")},
+      {"presence_penalty", number(-2, 2, 0, "Of tokens in the answer.")},
+      {"frequency_penalty", number(-2, 2, 0, "Of tokens in the answer, each time.")},
+      {"seed", Object{{"type", "integer"}, {"description", "The same seed draws the same."}}},
+      {"n", integer(1, limits.choices, "Answers to each prompt.")},
+      {"min_tokens", integer(0, kMost, "No end before so many; at most those of the answer.")},
+      {"stop", text("A string that ends the answer, or an array of at most 4.")},
+      {"stop_token_ids", Object{{"type", "array"},
+                                {"maxItems", 128},
+                                {"items", Object{{"type", "integer"}, {"minimum", 0}}},
+                                {"description", "Tokens that end the answer."}}},
+      {"include_stop_str_in_output", flag(false, "Whether the stop string is said.")},
+      {"ignore_eos", flag(false, "Whether the model's own end is no end.")},
+      {"skip_special_tokens", flag(true, "Whether control tokens are no text.")},
+      {"logit_bias", Object{{"type", "object"},
+                            {"maxProperties", static_cast<std::int64_t>(limits.bias)},
+                            {"description", "Token ids with numbers from -100 to 100."}}},
+      {"stream", flag(false, "Server-sent events as tokens come.")},
+      {"stream_options",
+       Object{{"type", "object"},
+              {"properties", Object{{"include_usage", flag(false, "Usage in a last chunk.")}}},
+              {"description", "Only with stream."}}},
+      {"user", text("Without effect.")}};
+}
+
+Json schema(Object fields, const char* required) {
+  return Object{{"type", "object"},
+                {"additionalProperties", false},
+                {"required", Json::Array{required}},
+                {"properties", std::move(fields)}};
+}
+
+Json completion(const ApiLimits& limits) {
+  Object fields{{"prompt", Object{{"description",
+                                   "A string, an array of strings, of token ids, or of arrays "
+                                   "of token ids."}}},
+                {"max_tokens", integer(0, 2147483647,
+                                       "Of the answer, 16 if left out; with the prompt's at "
+                                       "most the context. 0 with echo scores the prompt.")},
+                {"echo", flag(false, "The prompt before the answer.")},
+                {"logprobs", integer(0, limits.logprobs, "Of so many likeliest tokens.")},
+                {"add_special_tokens", flag(true, "The model's start token before the prompt.")}};
+  for (auto& field : common_fields(limits)) fields.push_back(std::move(field));
+  return schema(std::move(fields), "prompt");
+}
+
+Json chat(const ApiLimits& limits) {
+  Object fields{
+      {"messages", Object{{"type", "array"},
+                          {"minItems", 1},
+                          {"maxItems", static_cast<std::int64_t>(limits.messages)},
+                          {"description", "Objects with role and content."}}},
+      {"max_completion_tokens",
+       integer(1, 2147483647, "Of the answer; what the context leaves if left out.")},
+      {"max_tokens", integer(1, 2147483647, "The older name.")},
+      {"logprobs", flag(false, "Of the answer's tokens.")},
+      {"top_logprobs", integer(0, limits.logprobs, "And of so many likeliest; with logprobs.")}};
+  for (auto& field : common_fields(limits)) fields.push_back(std::move(field));
+  return schema(std::move(fields), "messages");
+}
+
+Json answers(const char* what) {
+  return Object{{"200", Object{{"description", what}}},
+                {"default", Object{{"description",
+                                    "An error: {\"error\": {\"message\", \"type\", "
+                                    "\"param\", \"code\"}}"}}}};
+}
+
+Json get(const char* summary) {
+  return Object{{"get", Object{{"summary", summary}, {"responses", answers(summary)}}}};
+}
+
+Json post(const char* summary, Json body) {
+  return Object{
+      {"post",
+       Object{{"summary", summary},
+              {"requestBody", Object{{"required", true},
+                                     {"content", Object{{"application/json",
+                                                         Object{{"schema", std::move(body)}}}}}}},
+              {"responses", answers(summary)}}}};
+}
+
+std::string escaped(const std::string& plain) {
+  std::string html;
+  for (const char c : plain)
+    html += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '"' ? "&quot;" : std::string(1, c);
+  return html;
+}
+
+std::string field_row(const std::string& name, const Json& field) {
+  std::string range;
+  for (const char* key : {"minimum", "exclusiveMinimum", "maximum", "maxItems", "maxProperties"})
+    if (const Json* value = field.find(key)) range += join(key, " ", to_text(*value), " ");
+  const Json* type = field.find("type");
+  const Json* otherwise = field.find("default");
+  return join("<tr><td><code>", escaped(name), "</code><td>", type ? type->text("") : "", "<td>",
+              range, "<td>", otherwise ? to_text(*otherwise) : "", "<td>",
+              escaped(field.at("description", "").text("")), "\n");
+}
+
+}  // namespace
+
+Json openapi(const ApiLimits& limits) {
+  const auto tokens = [](const char* name, const char* type, const char* what) {
+    Object fields{{name, Object{{"type", type}, {"description", what}}},
+                  {"model", text("Without effect.")}};
+    return fields;
+  };
+  Object tokenize = tokens("prompt", "string", "A text; or give messages.");
+  tokenize.emplace_back("messages", Object{{"type", "array"}, {"description", "A conversation."}});
+  tokenize.emplace_back("add_special_tokens", flag(true, "The model's start token."));
+  tokenize.emplace_back("return_token_strs", flag(false, "How tokens are spelled."));
+  return Object{
+      {"openapi", "3.1.0"},
+      {"info", Object{{"title", "Trireme"}, {"version", "0.1.0"}}},
+      {"paths",
+       Object{{"/health", get("200 if it answers; needs no key")},
+              {"/ready", get("200 if it takes requests")},
+              {"/metrics", get("Prometheus' text format")},
+              {"/version", get("The program's version")},
+              {"/v1/models", get("The served model")},
+              {"/v1/completions", post("Goes on from a text", completion(limits))},
+              {"/v1/chat/completions", post("Answers a conversation", chat(limits))},
+              {"/tokenize", post("A text or a conversation as token ids",
+                                 Object{{"type", "object"},
+                                        {"additionalProperties", false},
+                                        {"properties", std::move(tokenize)}})},
+              {"/detokenize",
+               post("Token ids as a text", schema(tokens("tokens", "array", "Ids."), "tokens"))}}}};
+}
+
+std::string api_page(const Json& described) {
+  std::string html =
+      "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport "
+      "content=\"width=device-width\"><title>Trireme: API</title><style>body{font:16px/1.5 "
+      "system-ui,sans-serif;max-width:60rem;margin:auto;padding:1rem}td,th{text-align:left;"
+      "padding:.1rem .6rem;vertical-align:top}:root{color-scheme:light dark}</style>\n"
+      "<h1>Trireme: API</h1><p>For programs: <a href=/openapi.json>/openapi.json</a>\n";
+  for (const auto& [path, methods] : described.at("paths", "").object(""))
+    for (const auto& [method, operation] : methods.object("")) {
+      html += join("<h2><code>", method == "get" ? "GET " : "POST ", escaped(path),
+                   "</code></h2><p>", escaped(operation.at("summary", "").text("")), "\n");
+      const Json* body = operation.find("requestBody");
+      if (!body) continue;
+      html += "<table><tr><th>field<th>type<th>range<th>default<th>\n";
+      const Json& schema = body->at("content", "").at("application/json", "").at("schema", "");
+      for (const auto& [name, field] : schema.at("properties", "").object(""))
+        html += field_row(name, field);
+      html += "</table>\n";
+    }
+  return html + "</html>\n";
+}
+
+}  // namespace trireme
