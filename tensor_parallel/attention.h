@@ -27,6 +27,7 @@ struct AttentionOptions {
   double dropout = 0;       // of attention probabilities
   double init_std = 0.02, output_init_std = 0.02;
   bool sequence_parallel = false;
+  LoraOptions lora = {};  // adapters of q, k, v (or qkv, all in one) and output
 };
 
 // The fused projection is [H / t query heads | key heads | value heads]. With G >= t the G

@@ -89,11 +89,13 @@ ColumnLinear::ColumnLinear(const TensorGroup& group, const LinearOptions& option
   check(total_rows(parts) > 0, "column linear ", options.name, ": no outputs on tensor rank ",
         group.rank());
   if (options.bias) bias_.emplace(stacked(options.name, parts, 0, ".bias", {Init::Kind::kZeros}));
+  lora_ = LoraAdapter::of_columns(group, options.lora, options.name, options.inputs, parts);
 }
 
 void ColumnLinear::visit(const ParameterFn& fn) {
   fn(weight_);
   if (bias_) fn(*bias_);
+  if (lora_) lora_->visit(fn);
 }
 
 Var ColumnLinear::forward(const Context& ctx, const Var& x) {
@@ -105,28 +107,35 @@ Var ColumnLinear::forward(const Context& ctx, const Var& x) {
   Tensor y = ctx.backend.allocate({whole.rows(), weight_.spec().shape[0]}, ctx.compute,
                                   MemoryKind::kActivations);
   product(ctx, whole, weight_.value, bias_ ? bias_->value : Tensor(), y);
-  Var out = make_var(y, ctx.tape && (in.wants_grad() || wants_grad(*this)));
+  const Tensor low = lora_ ? lora_->add_to(ctx, whole, y) : Tensor();
+  const bool trains = wants_grad(*this);
+  Var out = make_var(y, ctx.tape && (in.wants_grad() || trains));
   if (!out.wants_grad()) return out;
-  ctx.tape->record([this, ctx, shards, saved = Saved(in), upstream = in.grad, shape = whole.shape(),
-                    slot = out.grad] {
+  const bool keeps = weight_.spec().trainable || (lora_ && lora_->needs_input());
+  ctx.tape->record([this, ctx, shards, trains, keeps, low, saved = Saved(keeps ? in : Var()),
+                    upstream = in.grad, shape = whole.shape(), slot = out.grad] {
     if (group_.size() == 1 && slot->empty()) return;
     Tensor dy = take_or_zeros(ctx, *slot, {shape[0], weight_.spec().shape[0]}, ctx.compute);
     // The shard was kept, so x is gathered again: at once under the dX product, or by the W action
     // itself.
     auto gathered = std::make_shared<GatheredRows>();
-    if (shards && !ctx.tape->split()) *gathered = start_gather_rows(ctx, group_, saved.get());
-    Tensor dx;
+    const bool gathers = shards && keeps;
+    if (gathers && !ctx.tape->split()) *gathered = start_gather_rows(ctx, group_, saved.get());
+    Tensor dx, dlow;
     if (upstream) {
       dx = ctx.backend.allocate(shape, ctx.compute, MemoryKind::kActivations);
       ctx.backend.kernels()->matmul({.a = dy, .b = weight_.value, .c = dx});
     }
+    if (lora_) dlow = lora_->backward(ctx, dy, dx);
     gathered->pending.wait();
-    ctx.tape->later([this, ctx, shards, saved, gathered, dy] {
-      Tensor input = gathered->whole;
-      if (!input) input = shards ? gather_rows(ctx, group_, saved.get()) : saved.get();
-      add_weight_gradient(ctx.backend, weight_, dy, input);
-      if (bias_) add_bias_gradient(ctx.backend, *bias_, dy);
-    });
+    if (trains)
+      ctx.tape->later([this, ctx, gathers, saved, gathered, low, dlow, dy] {
+        Tensor input = gathered->whole;
+        if (!input) input = gathers ? gather_rows(ctx, group_, saved.get()) : saved.get();
+        add_weight_gradient(ctx.backend, weight_, dy, input);
+        if (bias_) add_bias_gradient(ctx.backend, *bias_, dy);
+        if (lora_) lora_->add_weight_gradients(ctx, dy, low, dlow, input);
+      });
     if (upstream) upstream->add(ctx.backend, sum_backward(ctx, group_, dx));
   });
   return out;
@@ -140,11 +149,13 @@ RowLinear::RowLinear(const TensorGroup& group, const LinearOptions& options, std
         options.name + ".bias", outputs, {Init::Kind::kZeros},
         sequence_parallel && group.size() > 1 ? SumGroup::kTensor : SumGroup::kNone,
         group.rank() == 0));
+  lora_ = LoraAdapter::of_rows(group, options.lora, options.name, options.inputs, outputs);
 }
 
 void RowLinear::visit(const ParameterFn& fn) {
   fn(weight_);
   if (bias_) fn(*bias_);
+  if (lora_) lora_->visit(fn);
 }
 
 Var RowLinear::forward(const Context& ctx, const Var& x) {
@@ -155,24 +166,32 @@ Var RowLinear::forward(const Context& ctx, const Var& x) {
                                         MemoryKind::kActivations);
   const bool alone = group_.size() == 1;
   product(ctx, in.value, weight_.value, alone && bias_ ? bias_->value : Tensor(), partial);
+  const Tensor low = lora_ ? lora_->add_to(ctx, in.value, partial) : Tensor();
   Tensor y = sum_forward(ctx, group_, partial);
   if (!alone && bias_) ctx.backend.kernels()->add_bias(bias_->value, y);
-  Var out = make_var(y, ctx.tape && (in.wants_grad() || wants_grad(*this)));
+  const bool trains = wants_grad(*this);
+  Var out = make_var(y, ctx.tape && (in.wants_grad() || trains));
   if (!out.wants_grad()) return out;
-  ctx.tape->record([this, ctx, saved = Saved(in), upstream = in.grad, shape = in.value.shape(),
-                    y_shape = y.shape(), slot = out.grad] {
+  const bool keeps = weight_.spec().trainable || (lora_ && lora_->needs_input());
+  ctx.tape->record([this, ctx, trains, low, saved = Saved(keeps ? in : Var()), upstream = in.grad,
+                    shape = in.value.shape(), y_shape = y.shape(), slot = out.grad] {
     if (group_.size() == 1 && slot->empty()) return;
     Tensor dy_rows = take_or_zeros(ctx, *slot, y_shape, ctx.compute);
     Tensor dy = whole_gradient(ctx, group_, dy_rows);  // (R, N)
+    Tensor dx, dlow;
     if (upstream) {
-      Tensor dx = ctx.backend.allocate(shape, ctx.compute, MemoryKind::kActivations);
+      dx = ctx.backend.allocate(shape, ctx.compute, MemoryKind::kActivations);
       ctx.backend.kernels()->matmul({.a = dy, .b = weight_.value, .c = dx});
-      upstream->add(ctx.backend, std::move(dx));
     }
-    ctx.tape->later([this, ctx, saved, dy, dy_rows] {
-      add_weight_gradient(ctx.backend, weight_, dy, saved.get());
-      if (bias_) add_bias_gradient(ctx.backend, *bias_, dy_rows);
-    });
+    if (lora_) dlow = lora_->backward(ctx, dy, dx);
+    if (upstream) upstream->add(ctx.backend, std::move(dx));
+    if (trains)
+      ctx.tape->later([this, ctx, saved, low, dlow, dy, dy_rows] {
+        const Tensor input = saved.get();
+        add_weight_gradient(ctx.backend, weight_, dy, input);
+        if (bias_) add_bias_gradient(ctx.backend, *bias_, dy_rows);
+        if (lora_) lora_->add_weight_gradients(ctx, dy, low, dlow, input);
+      });
     // No collective hides this gradient: made now, its operands die before the way goes on.
     if (group_.size() == 1) ctx.tape->drain_unless_split();
   });

@@ -1,7 +1,10 @@
 // Column- and row-parallel linear layers (Megatron-LM, arXiv 1909.08053, section 3). t = 1 is the
 // serial model.
 //
-// Legend: R rows, K inputs, N outputs, t tensor ranks. Weights are (N, K), y = x W^T + b.
+// A frozen weight costs no product in backward, and the input is not kept for it.
+//
+// Legend: R rows, K inputs, N outputs, t tensor ranks. Weights are (N, K), y = x W^T + b, plus what
+// an adapter (tensor_parallel/lora.h) adds.
 #pragma once
 
 #include <optional>
@@ -9,20 +12,11 @@
 #include <vector>
 
 #include "framework/nn/module.h"
+#include "tensor_parallel/column_part.h"
+#include "tensor_parallel/lora.h"
 #include "tensor_parallel/regions.h"
 
 namespace trireme {
-
-// A group of output rows that is a logical tensor of its own, e.g. the key heads of a fused
-// projection.
-struct ColumnPart {
-  std::string name;               // tensors `name`.weight and `name`.bias
-  std::int64_t logical_rows = 0;  // N of the whole tensor
-  std::int64_t global_row = 0;    // first of this rank's rows in it
-  std::int64_t rows = 0;          // this rank's rows
-  SumGroup sum = SumGroup::kNone;
-  bool counts_in_norm = true;
-};
 
 // The even cut of `rows` over the group.
 ColumnPart even_part(const TensorGroup& group, std::string name, std::int64_t rows);
@@ -32,6 +26,7 @@ struct LinearOptions {
   std::int64_t inputs = 0;  // K, whole
   bool bias = true;
   double init_std = 0.02;
+  LoraOptions lora = {};  // the adapters beside it, if they name it or one of its parts
 };
 
 // Outputs are cut over the ranks. x (R, K), or (R / t, K) with sharded rows -> (R, N / t) compute.
@@ -46,6 +41,7 @@ class ColumnLinear : public Module {
   TensorGroup group_;
   Parameter weight_;
   std::optional<Parameter> bias_;
+  std::optional<LoraAdapter> lora_;
 };
 
 // Inputs are cut over the ranks: x (R, K / t) -> (R, N), or (R / t, N) with sharded rows, compute.
@@ -62,6 +58,7 @@ class RowLinear : public Module {
   TensorGroup group_;
   Parameter weight_;
   std::optional<Parameter> bias_;
+  std::optional<LoraAdapter> lora_;
 };
 
 // dW (+)= dy^T x, and db (+)= column sums, for parameters that are trained. Runs from the tape's

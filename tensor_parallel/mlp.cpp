@@ -18,9 +18,9 @@ std::vector<ColumnPart> up_parts(const TensorGroup& group, const std::string& na
 
 Mlp::Mlp(const TensorGroup& group, const std::string& name, const MlpOptions& o)
     : options_(o),
-      up_(group, {name + ".up", o.inputs > 0 ? o.inputs : o.columns, o.bias, o.init_std},
+      up_(group, {name + ".up", o.inputs > 0 ? o.inputs : o.columns, o.bias, o.init_std, o.lora},
           up_parts(group, name, o)),
-      down_(group, {name + ".down", o.ffn, o.bias, o.output_init_std}, o.columns,
+      down_(group, {name + ".down", o.ffn, o.bias, o.output_init_std, o.lora}, o.columns,
             o.sequence_parallel) {}
 
 void Mlp::visit(const ParameterFn& fn) {

@@ -17,6 +17,7 @@ struct MlpOptions {
   bool bias = true;
   double init_std = 0.02, output_init_std = 0.02;
   bool sequence_parallel = false;
+  LoraOptions lora = {};  // adapters of gate, up and down
 };
 
 class Mlp : public Module {

@@ -111,6 +111,12 @@ GradTarget grad_target(Backend& backend, Parameter& p, DType wide) {
   return {backend.allocate(p.spec().shape, wide, MemoryKind::kActivations), false};
 }
 
+// Two parameters that one kernel serves in one way: scratch of a frozen one follows the other.
+void follow(Backend& backend, GradTarget& scratch, const GradTarget& trained) {
+  if (trained.accumulate && !scratch.accumulate) backend.kernels()->fill(scratch.grad, 0.0);
+  scratch.accumulate = trained.accumulate;
+}
+
 }  // namespace
 
 Var layer_norm(const Context& ctx, const Var& x, Parameter& weight, Parameter& bias, double eps) {
@@ -131,8 +137,8 @@ Var layer_norm(const Context& ctx, const Var& x, Parameter& weight, Parameter& b
     GradSlot unused;
     DxTarget to = dx_target(backend, x.grad ? *x.grad : unused, x.value.shape(), wide);
     GradTarget dw = grad_target(backend, weight, wide), db = grad_target(backend, bias, wide);
-    check(dw.accumulate == db.accumulate, "layer norm: ", weight.name(), " and ", bias.name(),
-          " must be trained together");
+    if (!bias.spec().trainable) follow(backend, db, dw);
+    if (!weight.spec().trainable) follow(backend, dw, db);
     backend.train_kernels()->layer_norm_backward(x.value, weight.value, stats, dy, to.dx,
                                                  to.accumulate, dw.grad, db.grad, dw.accumulate);
     if (x.grad) x.grad->add(backend, std::move(to.dx));

@@ -61,16 +61,22 @@ void local_values(const ParameterSpec& spec, const SectionSource& source, std::i
 
 SectionSource initial_values(const Init& init, std::uint64_t seed) {
   return [init, seed](const Section& s, std::int64_t columns, std::span<double> rectangle) {
-    if (init.kind != Init::Kind::kNormal) {
+    if (init.kind == Init::Kind::kZeros || init.kind == Init::Kind::kOnes) {
       std::fill(rectangle.begin(), rectangle.end(), init.kind == Init::Kind::kOnes ? 1.0 : 0.0);
       return;
     }
     const RngKey key = key_from_seed(seed).child(s.name);
     const std::int64_t whole = matrix(s.logical).columns;
-    for (std::int64_t i = 0; i < s.rows; ++i)
-      random_normals(key, static_cast<std::uint64_t>((s.global_row + i) * whole + s.global_column),
-                     rectangle.subspan(static_cast<std::size_t>(i * columns),
-                                       static_cast<std::size_t>(columns)));
+    for (std::int64_t i = 0; i < s.rows; ++i) {
+      const auto row = rectangle.subspan(static_cast<std::size_t>(i * columns),
+                                         static_cast<std::size_t>(columns));
+      auto at = static_cast<std::uint64_t>((s.global_row + i) * whole + s.global_column);
+      if (init.kind == Init::Kind::kNormal) {
+        random_normals(key, at, row);
+      } else {
+        for (double& value : row) value = 2 * random_uniform(key, at++) - 1;
+      }
+    }
     for (double& value : rectangle) value *= init.std;
   };
 }

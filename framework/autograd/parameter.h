@@ -29,8 +29,8 @@ enum class SumGroup : std::uint8_t {
 };
 
 struct Init {
-  enum class Kind : std::uint8_t { kZeros, kOnes, kNormal } kind = Kind::kZeros;
-  double std = 0.0;  // of kNormal, mean 0
+  enum class Kind : std::uint8_t { kZeros, kOnes, kNormal, kUniform } kind = Kind::kZeros;
+  double std = 0.0;  // of kNormal, mean 0; kUniform: the bound b of [-b, b)
 };
 
 struct Section {
@@ -94,8 +94,8 @@ std::int64_t local_rows(const ParameterSpec& spec);
 std::int64_t local_columns(const ParameterSpec& spec);
 
 // Initial values, from one scalar routine on the CPU: element (i, j) of a logical tensor is
-// std * random_normal(key_from_seed(seed).child(section name), i * columns + j), so weights do not
-// depend on the layout.
+// std * random_normal(key_from_seed(seed).child(section name), i * columns + j), or std * (2 u - 1)
+// with u = random_uniform of the same, so weights do not depend on the layout.
 SectionSource initial_values(const Init& init, std::uint64_t seed);
 
 // Section of a whole, unsharded parameter: name, shape as given.

@@ -25,7 +25,7 @@ constexpr std::array<Command, 14> kCommands{{
     {"memory", "memory RECIPE|RUN_FOLDER [--explain]", "tell a recipe's memory before it runs",
      true},
     {"report", "report FOLDER...", "show runs side by side and compare their losses", true},
-    {"checkpoint", "checkpoint inspect|verify|diff|export|import FOLDER...",
+    {"checkpoint", "checkpoint inspect|verify|diff|export|import|merge ...",
      "look into checkpoints, export or import one", true},
     {"data", "data show RECIPE|info FILE", "show what a run learns, count tokens", true},
     {"tokenizer", "tokenizer train|show ...", "make a tokenizer, or show the tokens of a text",

@@ -72,5 +72,6 @@ Recipe default_recipe();
 std::vector<Key> model_keys();     // model, data, batch
 std::vector<Key> layout_keys();    // parallel, pipeline, recompute, zero, offload
 std::vector<Key> training_keys();  // precision, optimizer, train, device
+std::vector<Key> lora_keys();      // lora
 
 }  // namespace trireme

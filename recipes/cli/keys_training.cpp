@@ -204,6 +204,21 @@ std::vector<Key> training_keys() {
        .common = true,
        .help = "Folder that the run writes into."},
       {.section = "train",
+       .name = "freeze",
+       .type = KeyType::kText,
+       .at = [](Recipe& r) -> std::string& { return r.train.freeze; },
+       .initial = "",
+       .help = "Parameters that are not trained, as patterns of their names with commas between "
+               "them: embedding.*,layers.0.*; * is any text, ? one character. They have no "
+               "gradients, masters and moments. trireme checkpoint inspect shows names."},
+      {.section = "train",
+       .name = "train_only",
+       .type = KeyType::kText,
+       .at = [](Recipe& r) -> std::string& { return r.train.train_only; },
+       .initial = "",
+       .help = "The other way round: patterns of the parameters that are trained; all others are "
+               "frozen."},
+      {.section = "train",
        .name = "log_every",
        .type = KeyType::kCount,
        .at = [](Recipe& r) -> std::int64_t& { return r.train.log_every; },

@@ -123,10 +123,21 @@ struct OptimizerSection {
   bool operator==(const OptimizerSection&) const = default;
 };
 
+// Low-rank adapters beside frozen linears.
+struct LoraSection {
+  std::int64_t rank = 0;  // 0: off
+  double alpha = 0;
+  bool rslora = false;
+  std::string targets;  // PEFT's names, commas between them
+  double dropout = 0;
+  bool operator==(const LoraSection&) const = default;
+};
+
 struct TrainSection {
   std::int64_t steps = 0;
   std::int64_t seed = 0;
   std::string folder;
+  std::string freeze, train_only;     // patterns of logical tensors, commas between them
   std::int64_t log_every = 0;         // steps
   std::int64_t evaluate_every = 0;    // steps; 0: never
   std::int64_t evaluate_samples = 0;  // of one evaluation, at most
@@ -173,6 +184,7 @@ struct Recipe {
   OptimizerSection optimizer;
   TrainSection train;
   DeviceSection device;
+  LoraSection lora;
   bool operator==(const Recipe&) const = default;
 
   // Micro-batches that one data rank works through in a step; the last may be smaller.

@@ -37,6 +37,7 @@ class Checker {
     recompute();
     precision();
     others();
+    adaptation();
     launch();
     return std::move(problems_);
   }
@@ -267,6 +268,27 @@ class Checker {
     expect(o.min_lr <= o.lr, {"optimizer.min_lr", "optimizer.lr"},
            "optimizer.min_lr = ", number_text(o.min_lr),
            " is above optimizer.lr = ", number_text(o.lr), "; use 0 to ", number_text(o.lr));
+  }
+
+  void adaptation() {
+    const LoraSection &l = r_.lora, unused = default_recipe().lora;
+    expect(l.rank == 0 || r_.model.family != "mlp", {"lora.rank", "model.family"},
+           "lora.rank = ", l.rank, ": model.family = mlp has no adapters; use off");
+    const auto idle = [&](bool differs, const char* key, const std::string& value,
+                          const char* use) {
+      expect(l.rank > 0 || !differs, {key, "lora.rank"}, key, " = ", value,
+             " is about adapters, but lora.rank = off; use ", use, ", or a rank such as 16");
+    };
+    idle(l.alpha != unused.alpha, "lora.alpha", number_text(l.alpha), "16");
+    idle(l.rslora, "lora.rslora", "true", "false");
+    idle(l.targets != unused.targets, "lora.targets", l.targets, "all-linear");
+    const auto& t = r_.train;
+    expect(t.freeze.empty() || t.train_only.empty(), {"train.freeze", "train.train_only"},
+           "train.freeze = ", t.freeze, " and train.train_only = ", t.train_only,
+           " are both given; use one");
+    expect(l.rank == 0 || t.train_only.empty(), {"train.train_only", "lora.rank"},
+           "train.train_only = ", t.train_only, ": with lora.rank = ", l.rank,
+           " only adapters are trained; use none, or train.freeze to freeze some of them");
   }
 
   // A process has a limit of threads, and collectives of one process read all peers' memory.

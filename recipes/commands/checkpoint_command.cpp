@@ -1,4 +1,4 @@
-// trireme checkpoint inspect|verify|diff|export|import FOLDER... [--json]
+// trireme checkpoint inspect|verify|diff|export|import|merge FOLDER... [--json]
 #include <functional>
 #include <ostream>
 
@@ -21,9 +21,9 @@ constexpr char kUsage[] =
     "trireme checkpoint inspect FOLDER | verify FOLDER... | diff FOLDER FOLDER, each a run's "
     "folder "
     "or one of its checkpoints, [--json]; export FOLDER OUT [--dtype f32|bf16|f16] "
-    "[--shard_size 5GB] makes a Hugging Face folder, import FOLDER RUN [--section.key=value] makes "
-    "a "
-    "checkpoint of one";
+    "[--shard_size 5GB] makes a Hugging Face folder (of adapters: PEFT's), import FOLDER RUN "
+    "[--section.key=value] makes a checkpoint of one, merge FOLDER OUT [--base FOLDER] adds "
+    "adapters to their model";
 
 std::string shape_text(const Shape& shape) { return join(shape); }
 
@@ -189,6 +189,8 @@ int checkpoint_command(Process& process, const CommandLine& line) {
     return export_checkpoint(process, line, folders[0], folders[1]);
   if (what == "import" && folders.size() == 2)
     return import_folder(process, line, folders[0], folders[1]);
+  if (what == "merge" && folders.size() == 2)
+    return merge_checkpoint(process, line, folders[0], folders[1]);
   throw UsageError(join("checkpoint: ", kUsage));
 }
 

@@ -7,6 +7,7 @@
 #include "recipes/cli/parse.h"
 #include "recipes/cli/values.h"
 #include "recipes/commands/checkpoint_place.h"
+#include "recipes/huggingface/adapter.h"
 #include "recipes/huggingface/export.h"
 #include "recipes/report/numbers.h"
 #include "recipes/report/run_folder.h"
@@ -62,6 +63,16 @@ int export_checkpoint(Process& process, const CommandLine& line, const std::stri
   const CheckpointReader checkpoint(process.files, place);
   const Recipe recipe =
       parse_recipe({.file = path_join(place, "recipe.cfg"), .text = checkpoint.manifest().recipe});
+  if (recipe.lora.rank > 0) {
+    for (const char* option : {"dtype", "shard_size"})
+      if (line.options.contains(option))
+        throw UsageError(join("checkpoint export: --", option,
+                              " is about whole models; adapters are written as PEFT does, in f32"));
+    export_adapter(process.files, checkpoint, recipe, out, {.base = recipe.model.from});
+    process.out << out << ": adapters of step " << checkpoint.manifest().step << " of " << place
+                << "; trireme checkpoint merge makes a whole model\n";
+    return 0;
+  }
   HfExport options = options_of(process, recipe);
   options.dtype = wanted_type(process, line, options.base);
   options.shard_bytes = shard_size(line);
@@ -71,10 +82,48 @@ int export_checkpoint(Process& process, const CommandLine& line, const std::stri
   return 0;
 }
 
+int merge_checkpoint(Process& process, const CommandLine& line, const std::string& folder,
+                     const std::string& out) {
+  const auto given = line.options.find("base");
+  std::string base = given == line.options.end() ? "" : given->second;
+  const bool peft = is_adapter_folder(process.files, folder);
+  std::string adapter = folder;
+  if (!peft) {
+    const std::string place = checkpoints_in(process.files, folder).back();
+    const CheckpointReader checkpoint(process.files, place);
+    const Recipe recipe = parse_recipe(
+        {.file = path_join(place, "recipe.cfg"), .text = checkpoint.manifest().recipe});
+    check(recipe.lora.rank > 0, place, ": it has no adapters; checkpoint export writes the model");
+    if (base.empty()) base = recipe.model.from;
+    adapter = process.files.temporary_name(out + ".adapter");
+    export_adapter(process.files, checkpoint, recipe, adapter, {.base = base});
+  } else if (base.empty()) {
+    base = base_of_adapter(process.files, folder);
+  }
+  try {
+    check(!base.empty(), "checkpoint merge: ", folder,
+          " does not say beside which model its adapters stand; use --base FOLDER");
+    merge_adapter(process.files, adapter, base, out);
+  } catch (...) {
+    if (!peft) process.files.remove_all(adapter);
+    throw;
+  }
+  if (!peft) process.files.remove_all(adapter);
+  process.out << out << ": " << base << " with the adapters of " << folder << "\n";
+  return 0;
+}
+
 void export_run(Process& process, const Recipe& recipe) {
   const std::string out = export_folder(recipe.train.folder);
   const CheckpointReader checkpoint(process.files,
                                     checkpoints_in(process.files, recipe.train.folder).back());
+  if (recipe.lora.rank > 0) {
+    export_adapter(process.files, checkpoint, recipe, out,
+                   {.base = recipe.model.from, .replace = true});
+    process.err << "train.export: " << out << " holds the adapters of step "
+                << checkpoint.manifest().step << "\n";
+    return;
+  }
   HfExport options = options_of(process, recipe);
   options.dtype = wanted_type(process, {}, options.base);
   options.replace = true;

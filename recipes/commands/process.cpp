@@ -45,7 +45,7 @@ std::vector<Option> options_of(const std::string& command) {
     for (const char* name : {"vocab", "split"}) add(name, true);
   if (command == "data") add("n", true);
   if (command == "checkpoint")
-    for (const char* name : {"dtype", "shard_size"}) add(name, true);
+    for (const char* name : {"dtype", "shard_size", "base"}) add(name, true);
   if (command == "evaluate")
     for (const char* name : {"task", "stride"}) add(name, true);
   if (command == "generate") add("chat", false);

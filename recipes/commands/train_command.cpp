@@ -61,6 +61,11 @@ std::string opening_lines(const Recipe& recipe, const Machine& machine, const To
   const std::int64_t parameters = logical_parameters(options.model);
   text += join("model: ", grouped(parameters), " parameters, ", options.model.layers + 2,
                " list entries, ", recipe.precision.compute, "\n");
+  if (const auto& frozen = options.stage.plan.frozen)
+    text += join("trained: ",
+                 grouped(logical_parameters(
+                     options.model, [&](const std::string& name) { return !frozen(name); })),
+                 " of them; the others are frozen\n");
   if (is_storage_only(recipe, machine))
     text += join("precision.compute = ", recipe.precision.compute,
                  " is stored in 16 bits and computed in f32 on this CPU: it saves memory, not "

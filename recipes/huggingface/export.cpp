@@ -8,6 +8,7 @@
 #include "recipes/huggingface/config_write.h"
 #include "recipes/huggingface/folder.h"
 #include "recipes/huggingface/generation_config.h"
+#include "recipes/huggingface/making.h"
 
 namespace trireme {
 
@@ -233,16 +234,11 @@ DType stored_type(Files& files, const std::string& folder) {
 
 void export_model(Files& files, const CheckpointReader& checkpoint, const Recipe& recipe,
                   const std::string& to, const HfExport& options) {
-  check(options.replace || !files.exists(to) ||
-            (files.status(to).kind == FileKind::kDirectory && files.list(to).empty()),
-        "export to ", to, ": it is there already; a new or empty folder is expected");
   const Json config = config_for(files, recipe, options);
   const std::string type = config.at("model_type", "config.json").text("config.json: model_type");
   const std::vector<Fused> tensors =
       fused_tensors(checkpoint, type == "gpt2" ? HfNaming::kGpt2 : HfNaming::kLlama, options.dtype);
-  const std::string making = files.temporary_name(to);
-  files.make_directories(making);
-  try {
+  make_folder(files, to, options.replace, [&](const std::string& making) {
     WeightFiles(files, checkpoint, making, options).write(tensors);
     const std::string tokenizer = tokenizer_folder(files, recipe, options.base);
     if (!tokenizer.empty()) copy_companions(files, tokenizer, making);
@@ -253,18 +249,7 @@ void export_model(Files& files, const CheckpointReader& checkpoint, const Recipe
     write_whole_atomically(files, path_join(making, "README.md"),
                            model_card(recipe, checkpoint.manifest(), options));
     write_whole_atomically(files, path_join(making, "config.json"), to_text(config, 2) + "\n");
-    files.sync_directory(making);
-    if (files.exists(to)) options.replace ? files.remove_all(to) : files.remove(to);
-    files.rename(making, to);
-    files.sync_directory(folder_of(to));
-  } catch (...) {
-    try {
-      files.remove_all(making);
-    } catch (const Error&) {
-      // The first error is on its way; what is left has a temporary name.
-    }
-    throw;
-  }
+  });
 }
 
 }  // namespace trireme

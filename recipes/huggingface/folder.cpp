@@ -101,6 +101,11 @@ std::set<std::string> HfFolder::names() const {
   return names;
 }
 
+bool HfFolder::reads(const std::string& file) const {
+  return std::any_of(files_.begin(), files_.end(),
+                     [&](const auto& one) { return one->path() == file; });
+}
+
 const SafeTensor* HfFolder::find(const std::string& name) const {
   const auto found = tensors_.find(name);
   return found == tensors_.end() ? nullptr : found->second.tensor;

@@ -27,6 +27,8 @@ class HfFolder {
   const HfModel& model() const { return model_; }
   // Names of all tensors, without the prefix of the whole model.
   std::set<std::string> names() const;
+  // Is that one of the files with its weights?
+  bool reads(const std::string& file) const;
   // Null if there is none.
   const SafeTensor* find(const std::string& name) const;
 

@@ -144,6 +144,8 @@ class Walk {
 
   void backward(const Action& action) {
     const auto chunk = static_cast<std::size_t>(action.chunk);
+    if (!is_last(action.chunk) && !layers_.output_wanted(first_[chunk + 1] - 1))
+      layers_.give_gradient(boundary(action, false));
     for (int end = first_[chunk + 1]; end > first_[chunk];) {
       int begin = end - 1;
       if (entry(begin).run_again)
@@ -224,8 +226,6 @@ std::string snapshot_formula(const ForecastRank& rank) {
 
 std::vector<std::string> doubts_of(const ForecastRank& rank, const ForecastOptions& how) {
   std::vector<std::string> doubts{"workspace of kernels is not forecast"};
-  if (!rank.all_trained())
-    doubts.push_back("activations: the lists are of layers that are trained, some are frozen");
   if (how.transport == Transport::kMpi)
     doubts.push_back("device communication: what MPI ranks stage for sums is not counted");
   return doubts;
@@ -237,9 +237,7 @@ bool is_exact(const ForecastRank& rank, const ForecastOptions& how, Tier tier, M
   if (tier == Tier::kDevice && communication && how.transport == Transport::kMpi) return false;
   if (tier == Tier::kHost && communication && how.background_save && !rank.all_trained())
     return false;
-  const bool layers = tier == Tier::kDevice &&
-                      (kind == MemoryKind::kActivations || kind == MemoryKind::kCommunication);
-  return !layers || rank.all_trained();
+  return true;
 }
 
 StateLayout state_layout(const ForecastRank& rank) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "framework/base/error.h"
+#include "recipes/memory/traced_layer.h"
 
 namespace trireme {
 
@@ -22,6 +23,34 @@ PaperLayers::PaperLayers(const ForecastRank& rank, Tally& tally)
       gradient_(
           tally.label(Tier::kDevice, MemoryKind::kActivations, "gradient of the stream", "r C w")) {
   find_narrow_gradients();
+  find_wanted();
+}
+
+// The runner wants gradients of what came across a cut.
+void PaperLayers::find_wanted() {
+  std::size_t entry = 0;
+  bool wanted = !rank_.first_stage();
+  for (const int count : rank_.plan.entries_per_chunk) {
+    for (int i = 0; i < count; ++i, ++entry) {
+      wanted_.push_back(wanted);
+      wanted = wanted || wants_grad(*rank_.plan.entries[entry].module);
+    }
+    wanted = true;
+  }
+}
+
+bool PaperLayers::output_wanted(int entry) const {
+  const auto at = static_cast<std::size_t>(entry);
+  return wanted_[at] || wants_grad(*rank_.plan.entries[at].module);
+}
+
+// The published lists are of layers whose parameters are all trained, above others.
+bool PaperLayers::is_traced(int entry) const {
+  if (rank_.options.model.lora.rank > 0) return true;
+  const auto at = static_cast<std::size_t>(entry);
+  bool frozen = kind_of(entry) != EntryKind::kEmbedding && !wanted_[at];
+  rank_.plan.entries[at].module->visit([&](Parameter& p) { frozen |= !p.spec().trainable; });
+  return frozen;
 }
 
 EntryKind PaperLayers::kind_of(int entry) const {
@@ -62,11 +91,17 @@ LayerUse PaperLayers::use_of(int entry, int micro) const {
 const PaperLayers::Lists& PaperLayers::lists_of(int entry, int micro) {
   const LayerUse use = use_of(entry, micro);
   const EntryKind kind = kind_of(entry);
-  const auto [it, fresh] =
-      lists_.try_emplace(Key{kind, use.first_block, use.samples, use.narrow_gradient});
+  const bool traced = is_traced(entry);
+  const auto [it, fresh] = lists_.try_emplace(
+      Key{traced ? entry : -1, kind, use.first_block, use.samples, use.narrow_gradient});
   Lists& lists = it->second;
   if (!fresh) return lists;
-  const LayerMemory memory = layer_memory(rank_.options.model, kind, use);
+  const LayerMemory memory =
+      traced ? traced_memory(rank_, entry,
+                             {.kind = kind,
+                              .layer = use,
+                              .input_wants_grad = wanted_[static_cast<std::size_t>(entry)]})
+             : layer_memory(rank_.options.model, kind, use);
   lists.forward = compiled(memory.forward, name_of(kind));
   lists.backward = compiled(memory.backward, name_of(kind));
   lists.inference = compiled(memory.inference, name_of(kind));

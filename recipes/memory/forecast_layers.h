@@ -33,6 +33,8 @@ class PaperLayers {
   void give_stream(std::int64_t bytes) { tally_.give(stream_, bytes); }
   void take_gradient(std::int64_t bytes) { tally_.take(gradient_, bytes); }
   void give_gradient(std::int64_t bytes) { tally_.give(gradient_, bytes); }
+  // Does anything in this entry or below it, on this rank, want a gradient of its output?
+  bool output_wanted(int entry) const;
   // Is the gradient that this entry hands on narrower than the stream?
   bool narrow_gradient(int entry) const { return narrow_[static_cast<std::size_t>(entry)]; }
 
@@ -46,10 +48,12 @@ class PaperLayers {
     std::vector<Step> forward, backward, backward_input, backward_weight, inference;
     std::int64_t input = 0, output = 0;
   };
-  using Key = std::tuple<EntryKind, bool, std::int64_t, bool>;
+  using Key = std::tuple<int, EntryKind, bool, std::int64_t, bool>;
 
   EntryKind kind_of(int entry) const;
   void find_narrow_gradients();
+  void find_wanted();
+  bool is_traced(int entry) const;
   LayerUse use_of(int entry, int micro) const;
   const Lists& lists_of(int entry, int micro);
   std::vector<Step> compiled(const std::vector<MemoryStep>& steps, const std::string& kind);
@@ -60,7 +64,8 @@ class PaperLayers {
   Tally& tally_;
   int stream_, gradient_;
   std::vector<bool> narrow_,
-      from_narrow_;  // the gradient handed on, and that which comes, by entry
+      from_narrow_;           // the gradient handed on, and that which comes, by entry
+  std::vector<bool> wanted_;  // is there a gradient of its input?
   std::map<Key, Lists> lists_;
 };
 

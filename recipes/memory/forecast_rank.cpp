@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "framework/base/error.h"
-#include "framework/comm/described_communicator.h"
+#include "recipes/memory/paper_backend.h"
 
 namespace trireme {
 
@@ -22,7 +22,7 @@ ForecastRank::ForecastRank(const EngineOptions& o, const MeshShape& shape, const
     : options(o),
       mesh(shape),
       coord(at),
-      tensor(describe_communicator(at.tensor, shape.tensor, "tensor")),
+      tensor(make_paper_communicator(at.tensor, shape.tensor, "tensor")),
       plan(plan_stage(o.model, partition_of(o, shape.pipeline), o.chunks, shape, at, *tensor,
                       o.stage.plan)),
       shards(o.stage.shard_ranks == 0 ? shape.data : o.stage.shard_ranks),

@@ -17,7 +17,7 @@ struct ForecastRank {
   const EngineOptions& options;
   MeshShape mesh;
   MeshCoord coord;
-  std::unique_ptr<Communicator> tensor;  // described
+  std::unique_ptr<Communicator> tensor;  // on paper
   StagePlan plan;
   int shards = 1, replicas = 1;  // ranks of a sharding group, and groups
   std::vector<FlatLayout> layouts;

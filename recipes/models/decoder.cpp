@@ -70,7 +70,8 @@ class DecoderLayer : public Module {
             .dropout = o.dropout,
             .init_std = kInitStd,
             .output_init_std = output_std(o),
-            .sequence_parallel = build.sequence_parallel};
+            .sequence_parallel = build.sequence_parallel,
+            .lora = o.lora};
   }
 
   static MlpOptions mlp_options(const ModelOptions& o, const BuildContext& build) {
@@ -81,7 +82,8 @@ class DecoderLayer : public Module {
             .bias = o.bias,
             .init_std = kInitStd,
             .output_init_std = output_std(o),
-            .sequence_parallel = build.sequence_parallel};
+            .sequence_parallel = build.sequence_parallel,
+            .lora = o.lora};
   }
 
   Var drop(const Context& ctx, const Var& x, const char* site) const {

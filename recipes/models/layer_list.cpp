@@ -13,7 +13,8 @@ std::vector<LayerSpec> layer_list(const ModelOptions& options) {
   return options.family == Family::kDecoder ? decoder_layers(options) : mlp_layers(options);
 }
 
-std::int64_t logical_parameters(const ModelOptions& options) {
+std::int64_t logical_parameters(const ModelOptions& options,
+                                const std::function<bool(const std::string&)>& counts) {
   const std::unique_ptr<Communicator> alone = make_self_communicator();
   BuildContext build{.tensor = {alone.get()}};
   std::int64_t total = 0;
@@ -25,6 +26,7 @@ std::int64_t logical_parameters(const ModelOptions& options) {
       for (const Parameter* other : seen)
         if (other == &p) return;
       seen.push_back(&p);
+      if (counts && !counts(p.name())) return;
       for (const Section& section : p.spec().sections) total += section.logical.elements();
     });
   }

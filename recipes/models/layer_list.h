@@ -13,6 +13,7 @@
 #include "framework/nn/norm.h"
 #include "pipeline/runner.h"
 #include "recipes/models/tensor_moves.h"
+#include "tensor_parallel/lora.h"
 #include "tensor_parallel/regions.h"
 
 namespace trireme {
@@ -38,6 +39,7 @@ struct ModelOptions {
   bool scale_embeddings = false;  // rows of the embedding x sqrt(hidden) (Gemma)
   bool tie_embeddings = true;
   double dropout = 0;
+  LoraOptions lora = {};  // adapters; what they stand beside is for whoever freezes parameters
 };
 
 // What building an entry on a rank needs.
@@ -62,8 +64,10 @@ std::vector<LayerSpec> layer_list(const ModelOptions& options);
 std::vector<LayerSpec> decoder_layers(const ModelOptions& options);
 std::vector<LayerSpec> mlp_layers(const ModelOptions& options);
 
-// Logical parameters of the whole model: unpadded, tied ones once.
-std::int64_t logical_parameters(const ModelOptions& options);
+// Logical parameters of the whole model: unpadded, tied ones once. Of those that `counts`, if it is
+// given, says yes to by name.
+std::int64_t logical_parameters(const ModelOptions& options,
+                                const std::function<bool(const std::string&)>& counts = {});
 
 // FLOPs of one training step per sample: 3 x forward (backward is twice the forward), causal
 // attention counted as its lower half, recomputation not counted (model FLOPs, not hardware FLOPs).

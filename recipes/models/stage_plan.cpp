@@ -32,9 +32,9 @@ class Planner {
     plan_.entries.push_back(std::move(entry));
   }
 
-  // Its own parameters, and a tied table apart.
+  // Its own parameters, frozen ones apart, and a tied table apart.
   std::vector<int> units_of(Module& module, int entry, std::size_t layer) {
-    std::vector<Parameter*> own, tied;
+    std::vector<Parameter*> own, frozen, tied;
     std::vector<int> result;
     module.visit([&](Parameter& p) {
       for (std::size_t u = 0; u < plan_.units.size(); ++u) {
@@ -44,7 +44,10 @@ class Planner {
         result.push_back(static_cast<int>(u));
         return;
       }
-      (ties_ && p.name() == "embedding.table" ? tied : own).push_back(&p);
+      (ties_ && p.name() == "embedding.table" ? tied
+       : p.spec().trainable                   ? own
+                                              : frozen)
+          .push_back(&p);
     });
     const auto make = [&](const std::string& name, std::vector<Parameter*> parameters) {
       if (parameters.empty()) return;
@@ -54,6 +57,7 @@ class Planner {
       plan_.units.push_back({name, std::move(parameters), {entry}, trains});
     };
     make("embedding.table", std::move(tied));
+    make(list_[layer].name + (own.empty() ? "" : ", frozen"), std::move(frozen));
     make(list_[layer].name, std::move(own));
     return result;
   }

@@ -2,7 +2,8 @@
 // unit, and which entries are recomputed together. The stage that trains is built from it, and so
 // is the forecast of its memory and traffic: neither can differ from the other.
 //
-// A tied table is a unit of its own with two users, laid out alike on both end stages.
+// A tied table is a unit of its own with two users, laid out alike on both end stages. Frozen
+// parameters of an entry are a unit apart from those trained: without gradients and states.
 #pragma once
 
 #include <functional>

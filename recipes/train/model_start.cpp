@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "framework/checkpoint/checkpoint_folder.h"
+#include "framework/checkpoint/convert.h"
 #include "recipes/huggingface/folder.h"
 #include "recipes/train/run_start.h"
 #include "recipes/train/save_phases.h"
@@ -19,13 +20,29 @@ namespace {
 using ReadValues =
     std::function<void(const std::string&, const Shape&, const Rectangle&, DType, void*)>;
 
+// A rectangle of an adapter that begins: no model folder has one.
+void begin_adapter(const std::string& name, const Shape& logical, const Rectangle& at, DType dtype,
+                   std::uint64_t seed, void* out) {
+  const Section section{.name = name,
+                        .logical = logical,
+                        .rows = at.rows,
+                        .global_row = at.row,
+                        .global_column = at.column};
+  std::vector<double> values(static_cast<std::size_t>(at.elements()));
+  initial_values(lora_init(name, logical), seed)(section, at.columns, values);
+  converter(DType::kF64, dtype)(reinterpret_cast<const std::byte*>(values.data()),
+                                static_cast<std::byte*>(out), at.elements());
+}
+
 // Reads what this rank holds; returns the names of its logical tensors, a line each.
 std::string read_own(const SaveRank& r, const ReadValues& read) {
   std::set<std::string> asked;
   load_state(r.engine.optimizer(), r.backend, r.host,
              [&](const ArrayName& name, const Shape& logical, const Rectangle& at, DType dtype,
                  void* out) -> ArrayRead {
-               if (name.array == "value") {
+               if (name.array == "value" && is_adapter(name.tensor)) {
+                 begin_adapter(name.tensor, logical, at, dtype, r.engine.options().seed, out);
+               } else if (name.array == "value") {
                  asked.insert(name.tensor);
                  read(name.tensor, logical, at, dtype, out);
                } else {

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "framework/base/error.h"
+#include "recipes/train/freezing.h"
 
 namespace trireme {
 
@@ -169,6 +170,8 @@ EngineOptions engine_options(const Recipe& r) {
                   .reset_attention_mask = r.data.reset_attention_mask,
                   .seed = static_cast<std::uint64_t>(r.train.seed),
                   .state_copy = r.train.verify_every > 0};
+  o.model.lora = lora_options(r);
+  o.stage.plan.frozen = frozen_parameters(r, o.model);
   for (std::int64_t count : r.pipeline.partition) o.partition.push_back(static_cast<int>(count));
   return o;
 }

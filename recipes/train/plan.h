@@ -27,7 +27,8 @@ void resolve_for_machine(Recipe& recipe, const Machine& machine, std::int64_t vo
 // products those of f32?
 bool is_storage_only(const Recipe& recipe, const Machine& machine);
 
-// Of a recipe that is resolved for the machine.
+// Of a recipe that is resolved for the machine. Throws UsageError for patterns and targets that the
+// model has nothing of (recipes/train/freezing.h).
 EngineOptions engine_options(const Recipe& recipe);
 SampleOptions sample_options(const Recipe& recipe);
 MeshShape mesh_shape(const Recipe& recipe);

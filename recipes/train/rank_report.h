@@ -5,9 +5,8 @@
 // at stage 3; gradients in precision.gradients, Psi / N from stage 2 on; masters (where weights are
 // narrower than f32) and moments in f32 (f64 for f64), Psi / N from stage 1 on. Peaks are those of
 // steps, and theirs the forecast of this rank (recipes/memory/forecast.h), of kinds that it calls
-// exact; without one where layers are frozen, whose lists are not told. The snapshot of a save in
-// the background is a term of the host's peak, and never resident: that is what lies there when no
-// save is in flight. Traffic: traffic_formula.h.
+// exact. The snapshot of a save in the background is a term of the host's peak, and never resident:
+// that is what lies there when no save is in flight. Traffic: traffic_formula.h.
 #pragma once
 
 #include <map>

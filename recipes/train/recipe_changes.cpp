@@ -19,18 +19,19 @@ bool is_in(const std::array<std::string_view, kCount>& names, const std::string&
 }
 
 Rule rule_of(const std::string& key, const Recipe& now) {
-  using Names4 = std::array<std::string_view, 4>;
+  using Names = std::array<std::string_view, 5>;
   constexpr std::array<std::string_view, 7> kTurned{
       "optimizer.lr",   "optimizer.min_lr", "optimizer.schedule",    "optimizer.warmup",
       "optimizer.clip", "data.skip",        "optimizer.weight_decay"};
   const std::string section = key.substr(0, key.find('.'));
-  if (is_in(Names4{"data.text", "data.tokens", "batch.micro", "model.from"}, key))
+  if (is_in(Names{"data.text", "data.tokens", "batch.micro", "model.from"}, key))
     return Rule::kFree;
   if (is_in(kTurned, key) || section == "precision") return Rule::kNoted;
   if (key == "optimizer.decay") return now.optimizer.schedule == "wsd" ? Rule::kNoted : Rule::kFree;
   if (key == "train.steps")
     return now.optimizer.schedule == "constant" ? Rule::kFree : Rule::kNoted;
-  if (key == "train.seed" || is_in(Names4{"model", "data", "batch", "optimizer"}, section))
+  if (is_in(Names{"train.seed", "train.freeze", "train.train_only"}, key) ||
+      is_in(Names{"model", "data", "batch", "optimizer", "lora"}, section))
     return Rule::kRefused;
   return Rule::kFree;
 }

@@ -1,5 +1,6 @@
 #include "tests/golden/golden_file.h"
 
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -118,6 +119,43 @@ Golden read_golden(const std::string& name) {
     }
   };
   golden.samples = {fill, starts};
+  return golden;
+}
+
+Golden read_lora_golden(const std::string& name) {
+  Golden golden = read_golden(name);
+  std::ifstream file("tests/golden/lora_" + name + ".json");
+  check(file.good(), "tests/golden/lora_", name, ".json cannot be read from here");
+  const json g = json::parse(file);
+  const json& c = g["config"];
+  const double rank = c["r"], alpha = c["lora_alpha"];
+  LoraOptions lora{.rank = c["r"],
+                   .scale = alpha / (c["use_rslora"].get<bool>() ? std::sqrt(rank) : rank)};
+  const std::map<std::string, std::vector<std::string>> ours{
+      {"q_proj", {"attention.q"}},
+      {"v_proj", {"attention.v"}},
+      {"o_proj", {"attention.output"}},
+      {"gate_proj", {"mlp.gate"}},
+      {"up_proj", {"mlp.up"}},
+      {"down_proj", {"mlp.down"}},
+      {"c_attn", {"attention.qkv"}},
+      {"c_fc", {"mlp.up"}},
+      {"c_proj", {"attention.output", "mlp.down"}}};
+  for (const std::string target : c["targets"])
+    lora.targets.insert(lora.targets.end(), ours.at(target).begin(), ours.at(target).end());
+  golden.task.model.lora = lora;
+  golden.task.frozen = [](const std::string& parameter) { return !is_adapter(parameter); };
+  const auto plain = [](const json& dump) {
+    parity::Logical tensors;
+    for (const auto& [tensor, values] : dump.items())
+      tensors[tensor] = values["data"].get<std::vector<double>>();
+    return tensors;
+  };
+  golden.weights.merge(plain(g["weights"]));
+  golden.gradients = plain(g["grads"]);
+  golden.after = plain(g["after"]);
+  golden.losses = g["losses"].get<std::vector<double>>();
+  golden.norms = g["grad_norms"].get<std::vector<double>>();
   return golden;
 }
 

@@ -19,5 +19,8 @@ struct Golden {
 // Reads tests/golden/`name`.json. The file's fused projections become the tensors they hold:
 // attention.qkv is q, k, v, and a gated mlp.up is gate, up.
 Golden read_golden(const std::string& name);
+// Adapters by make_lora.py beside the frozen weights of `name`.json: gradients and trained tensors
+// are those of the adapters, `weights` has both.
+Golden read_lora_golden(const std::string& name);
 
 }  // namespace trireme::golden

@@ -306,4 +306,5 @@ def main():
               f"norm {golden['grad_norms'][0]:.4f}")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -243,17 +243,50 @@ TEST(Forecast, EqualsARunOfASplitBackward) {
                                        .recompute = RecomputeMode::kFull});
 }
 
-// With frozen layers activations are an estimate; everything else is exact.
-TEST(Forecast, SaysWhatItCannotTell) {
-  const auto frozen = [](const std::string& name) { return name.starts_with("layers.1"); };
-  expect_exact({.model = tiny_gpt2(), .compute = DType::kBF16, .frozen = frozen},
-               {.mesh = {2, 2, 1}, .micro = 2, .zero_stage = 2});
+// Frozen layers have lists of their own: what only a gradient of a weight needs is not there.
+TEST(Forecast, TellsFrozenParametersToo) {
+  for (const std::string part : {"layers.1", "embedding", "layers.", "norm", "attention.qkv"}) {
+    const auto frozen = [part](const std::string& name) { return name.find(part) != name.npos; };
+    const Task task{.model = tiny_gpt2(), .compute = DType::kBF16, .frozen = frozen};
+    expect_exact(task, {.micro = 3});
+    expect_exact(task, {.mesh = {2, 2, 1}, .micro = 2, .zero_stage = 2});
+    expect_exact(task, {.mesh = {1, 2, 2},
+                        .schedule = ScheduleKind::kZeroBubbleH1,
+                        .micro = 2,
+                        .sequence_parallel = true,
+                        .recompute = RecomputeMode::kSelective});
+    expect_exact(task, {.mesh = {2, 1, 2}, .recompute = RecomputeMode::kFull, .zero_stage = 3});
+  }
   const EngineOptions options{
-      .model = tiny_gpt2(), .stage = {.plan = {.frozen = frozen}}, .global_batch = 4};
-  const Forecast told = forecast(options, {1, 1, 1}, {});
-  EXPECT_FALSE(told.cell(Tier::kDevice, MemoryKind::kActivations).exact);
-  EXPECT_TRUE(told.cell(Tier::kDevice, MemoryKind::kGradients).exact);
-  EXPECT_EQ(told.doubts.size(), 2u);
+      .model = tiny_gpt2(),
+      .stage = {.plan = {.frozen = [](const std::string& n) { return n != "norm.bias"; }}},
+      .global_batch = 4};
+  EXPECT_EQ(forecast(options, {1, 1, 1}, {}).doubts.size(), 1u);
+}
+
+TEST(Forecast, TellsAdapters) {
+  for (const DType compute : {DType::kF32, DType::kBF16})
+    for (const bool gpt2 : {true, false}) {
+      Task task{.model = gpt2 ? tiny_gpt2() : tiny_llama(2), .compute = compute};
+      task.model.lora = {.rank = 2, .targets = {"attention.q", "attention.v", "mlp.down"}};
+      if (gpt2) task.model.lora.targets = {"attention.qkv", "attention.output", "mlp.up"};
+      task.frozen = [](const std::string& name) { return !is_adapter(name); };
+      for (const RecomputeMode mode :
+           {RecomputeMode::kNone, RecomputeMode::kFull, RecomputeMode::kSelective}) {
+        expect_exact(task, {.micro = 3, .recompute = mode});
+        expect_exact(task, {.mesh = {2, 2, 1},
+                            .schedule = ScheduleKind::kZeroBubbleH1,
+                            .micro = 1,
+                            .recompute = mode,
+                            .zero_stage = 3});
+        expect_exact(task, {.mesh = {1, 2, 2},
+                            .micro = 2,
+                            .sequence_parallel = true,
+                            .recompute = mode,
+                            .zero_stage = 1});
+        expect_exact(task, {.mesh = {2, 1, 2}, .recompute = mode, .zero_stage = 2});
+      }
+    }
 }
 
 // What lies between steps is the arithmetic of the states, tier by tier.
