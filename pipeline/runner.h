@@ -28,8 +28,8 @@ namespace trireme {
 struct MicroBatch {
   std::int64_t samples = 0;
   std::int64_t first_sample = 0;  // global index
-  Tensor document_starts = {};    // (samples * tokens) i32 or undefined, of every stage; see Context
-  Tensor ids;                     // (samples * tokens) i32; used by the first virtual stage
+  Tensor document_starts = {};  // (samples * tokens) i32 or undefined, of every stage; see Context
+  Tensor ids;                   // (samples * tokens) i32; used by the first virtual stage
   LossTarget target;  // used by the last one; labels undefined = generate: logits instead of a loss
   InferencePass* inference = nullptr;  // this stage's, with a cache; see Context
 };

@@ -27,11 +27,11 @@ struct LossTarget {
 
 struct Context {
   Backend& backend;
-  Tape* tape = nullptr;               // record for backward, or not
-  std::optional<RngKey> rng = {};     // dropout is on, with this key (seed and attempted step)
-  std::int64_t samples = 1;           // of this micro-batch
-  std::int64_t tokens = 1;            // per sample
-  std::int64_t first_sample = 0;      // global index of the first one, for dropout counters
+  Tape* tape = nullptr;            // record for backward, or not
+  std::optional<RngKey> rng = {};  // dropout is on, with this key (seed and attempted step)
+  std::int64_t samples = 1;        // of this micro-batch
+  std::int64_t tokens = 1;         // per sample
+  std::int64_t first_sample = 0;   // global index of the first one, for dropout counters
   // (rows of the micro-batch) i32, or undefined: where each row's document begins (see Attention),
   // if attention and learned positions begin anew there.
   Tensor document_starts = {};

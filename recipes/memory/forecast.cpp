@@ -224,7 +224,7 @@ std::string snapshot_formula(const ForecastRank& rank) {
               " Psi / N, without padding and copies");
 }
 
-std::vector<std::string> doubts_of(const ForecastRank& rank, const ForecastOptions& how) {
+std::vector<std::string> doubts_of(const ForecastOptions& how) {
   std::vector<std::string> doubts{"workspace of kernels is not forecast"};
   if (how.transport == Transport::kMpi)
     doubts.push_back("device communication: what MPI ranks stage for sums is not counted");
@@ -305,7 +305,7 @@ Forecast forecast(const EngineOptions& options, const MeshShape& mesh, const Mes
                                        .gradients = rank.gradients,
                                        .wide = rank.wide,
                                        .moments = moments(options.optimizer.optimizer)});
-  result.doubts = doubts_of(rank, how);
+  result.doubts = doubts_of(how);
   return result;
 }
 

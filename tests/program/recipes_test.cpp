@@ -26,8 +26,8 @@ TEST(Recipes, AreTaken) {
     std::vector<std::string> words = {program(), "memory", recipe};
     if (text_of_file(recipe).find("\nfrom = FOLDER\n") != std::string::npos) {
       EXPECT_EQ(run_to_end(words).code, 2) << recipe;
-      words.insert(words.end(),
-                   {"--model.from=tests/golden/huggingface/llama", "--batch.sequence=32"});
+      const std::string folder = TRIREME_RECIPES "/../tests/golden/huggingface/llama";
+      words.insert(words.end(), {"--model.from=" + folder, "--batch.sequence=32"});
     }
     const ProgramEnd end = run_to_end(words);
     EXPECT_TRUE(end.code == 0 || end.code == 1) << recipe << "\n" << end.err;

@@ -139,7 +139,9 @@ TEST_F(ThreadsTest, AWriteThatFailsLaterIsASentenceAndLeavesNoFile) {
       }
       // A file that cannot be removed stays; nothing names it.
       EXPECT_TRUE(!sentence.empty() || there) << call;
-      if (!sticky) EXPECT_EQ(there, sentence.empty()) << call << " " << sentence;
+      if (!sticky) {
+        EXPECT_EQ(there, sentence.empty()) << call << " " << sentence;
+      }
       failed += sentence.empty() ? 0 : 1;
     }
   EXPECT_GT(failed, 60);

@@ -86,7 +86,9 @@ void expect_family(const std::string& name, const Layout& layout, const BackendM
     }
     const EngineStep result = rank.engine.train(0, family.source());
     gradients.add_gradients(rank);
-    if (rank.first()) EXPECT_NEAR(result.loss, family.loss(), 1e-5 * family.loss());
+    if (rank.first()) {
+      EXPECT_NEAR(result.loss, family.loss(), 1e-5 * family.loss());
+    }
   });
   expect_gradients(family, gradients.tensors());
 }

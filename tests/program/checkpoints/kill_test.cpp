@@ -98,6 +98,23 @@ TEST(Kill, StatesOnDiskAreSavedWhileTrainingWaitsAndThatIsSaid) {
   EXPECT_NE(without.err.find("needs train.checkpoint_every"), std::string::npos) << without.err;
 }
 
+// Step after step is skipped while a save is being written: the run ends with its sentence, and
+// what was saved, before or meanwhile, is whole.
+TEST(Kill, ARunThatEndsByItselfEndsItsSaveInTheBackground) {
+  const TinyRun run;
+  const ProgramEnd end =
+      run_to_end(run.train({"--precision.compute=f32", "--optimizer.name=sgd", "--optimizer.lr=1e6",
+                            "--optimizer.clip=0", "--train.steps=100", "--train.max_skipped=1",
+                            "--train.checkpoint_every=1", "--train.async_checkpoint=true"}));
+  EXPECT_EQ(end.code, 1);
+  EXPECT_NE(end.err.find("train.max_skipped = 1 ends the run"), std::string::npos) << end.err;
+  const std::string checkpoints = run.folder() + "/checkpoints";
+  for (const auto& entry : fs::directory_iterator(checkpoints))
+    EXPECT_FALSE(entry.path().filename().string().ends_with(".tmp-saving")) << entry.path();
+  const ProgramEnd verified = run_to_end({program(), "checkpoint", "verify", run.folder()});
+  EXPECT_EQ(verified.code, 0) << verified.out << verified.err;
+}
+
 TEST(Kill, ASignalEndsWithACheckpointThatGoesOn) {
   const TinyRun run;
   const Words all = kLayout + Words{"--train.checkpoint_every=100000"};

@@ -100,8 +100,9 @@ TEST(FullDisk, EndsWithASentenceAndGoesOnWithRoom) {
     EXPECT_TRUE(sentence) << end.code << ": " << end.err;
     EXPECT_FALSE(has_rubbish(disk.path()));
     const std::string checkpoints = disk.run() + "/checkpoints";
-    if (real_files()->exists(checkpoints) && !real_files()->list(checkpoints).empty())
+    if (real_files()->exists(checkpoints) && !real_files()->list(checkpoints).empty()) {
       EXPECT_EQ(run_to_end({program(), "checkpoint", "verify", disk.run()}).code, 0);
+    }
     ASSERT_TRUE(disk.resize(kRoomy));
     ProgramEnd again = run_to_end(train_on(tiny, disk, true));
     if (column(disk.run(), "loss").empty()) again = run_to_end(train_on(tiny, disk));

@@ -3,6 +3,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <random>
 
 #include "tests/program/checkpoints/run_columns.h"
@@ -100,6 +101,30 @@ TEST(MpiCheckpoints, OneRankIsAskedAndAllSave) {
   kill(ranks[0], SIGTERM);
   EXPECT_EQ(job.end().code, 0);
   EXPECT_EQ(run_to_end({program(), "checkpoint", "verify", run.folder()}).code, 0);
+}
+
+// The newest one is damaged in a file that one process alone reads: all take the older one.
+TEST(MpiCheckpoints, ADamagedOneIsNamedAndAllTakeTheOlder) {
+  const TinyRun run;
+  const Words two = kAll + Words{"--parallel.data=2", "--zero.stage=3"};
+  ASSERT_EQ(run_to_end(run.train(two + Words{"--train.steps=6"})).code, 0);
+  const std::string folder = run / "damaged";
+  const Words in = two + Words{"--train.folder=" + folder};
+  ASSERT_EQ(run_to_end(run.train_mpi(2, in + Words{"--train.steps=4"})).code, 0);
+  const std::string file = folder + "/checkpoints/step-000004/ranks-1.h5";
+  {
+    std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+    bytes.seekg(-100, std::ios::end);
+    const char old = static_cast<char>(bytes.get());
+    bytes.seekp(-100, std::ios::end);
+    bytes.put(static_cast<char>(old ^ 1));
+  }
+  const ProgramEnd end = run_to_end(run.train_mpi(2, in + Words{"--train.steps=6", "--resume"}));
+  ASSERT_EQ(end.code, 0) << end.err;
+  EXPECT_NE((end.out + end.err).find("ranks-1.h5"), std::string::npos) << end.out << end.err;
+  EXPECT_NE(end.err.find("step-000002"), std::string::npos) << end.err;
+  EXPECT_EQ(columns(folder), columns(run.folder()));
+  expect_no_rank(run);
 }
 
 TEST(MpiCheckpoints, RefusalsEndTheJobWithTheirCode) {
