@@ -5,7 +5,6 @@
 // One line of JSON each, like a peer's: the fastest step after a first that is not counted.
 // bench/adam_ratio.sh runs it beside a peer.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <functional>
@@ -14,21 +13,16 @@
 #include <vector>
 
 #include "bench/flags.h"
+#include "bench/timing.h"
 #include "framework/backend/backend.h"
 
 namespace trireme {
 namespace {
 
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 double fastest(std::int64_t steps, const std::function<void()>& work) {
   double best = 0;
   for (std::int64_t i = 0; i <= steps; ++i) {
-    const double begin = seconds_now();
-    work();
-    const double seconds = seconds_now() - begin;
+    const double seconds = timed(work);
     if (i > 0) best = i == 1 ? seconds : std::min(best, seconds);
   }
   return best;

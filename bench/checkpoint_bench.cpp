@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <functional>
@@ -23,28 +22,13 @@
 #include <vector>
 
 #include "bench/flags.h"
+#include "bench/timing.h"
 #include "recipes/cli/parse.h"
 #include "recipes/train/plan.h"
 #include "recipes/train/save_session.h"
 
 namespace trireme {
 namespace {
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-double timed(const std::function<void()>& work) {
-  const double begin = seconds_now();
-  work();
-  return seconds_now() - begin;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
 
 // The bare disk, past our own code: a file of `bytes` in requests of 1 MiB by four threads.
 class RawFile {

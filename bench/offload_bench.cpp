@@ -1,9 +1,9 @@
 // The optimizer's update with its states on disk, beside what bounds it, all in one run:
 //
 //   compute  AdamW over the same tiles in memory: master and moments f32, f32 gradient, bf16
-//   weights disk     reads and writes at once past the page cache, blocks of a tile, as many
-//   threads as the
-//            store's, no work and no hashes: bytes per second of both directions together
+//            weights
+//   disk     reads and writes at once past the page cache, blocks of a tile, as many threads as
+//            the store's, no work and no hashes: bytes per second of both directions together
 //   update   the disk store's update(); its ratio to max(compute, bytes / disk); its overlap, the
 //            share of its time in which nobody waited for the disk
 //
@@ -12,7 +12,6 @@
 // Elements as of one unit. Takes 18 bytes of memory and 36 of disk an element; rounds alternate the
 // three, and the last line has medians. The target is a ratio of 1.15.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -21,27 +20,12 @@
 #include <vector>
 
 #include "bench/flags.h"
+#include "bench/timing.h"
 #include "framework/backend/backend.h"
 #include "offload/tiled_store.h"
 
 namespace trireme {
 namespace {
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-double timed(const std::function<void()>& work) {
-  const double begin = seconds_now();
-  work();
-  return seconds_now() - begin;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
 
 Tensor counted_up(Backend& backend, std::int64_t n, DType dtype) {
   const Tensor x = backend.zeros({n}, dtype, MemoryKind::kGradients);

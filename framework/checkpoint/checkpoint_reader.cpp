@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <new>
 #include <utility>
 
@@ -116,9 +117,8 @@ struct CheckpointReader::Impl {
   Impl(Files& all, std::string where, Manifest content, int threads = 1);
 
   const Entry& entry(const ArrayName& name) const;
-  std::unique_ptr<File> open(const StoredFile& file) const {
-    return files.open(path_join(folder, file.name), OpenMode::kReadDirect);
-  }
+  // The same one for all who read it at a time.
+  std::shared_ptr<File> open(const StoredFile& file) const;
   void expect_files() const;  // all there, of their sizes
   std::string damage(const Place& place, std::int64_t block) const;
   // Is the block what was saved?
@@ -138,8 +138,21 @@ struct CheckpointReader::Impl {
   Manifest manifest;
   std::map<ArrayName, Entry> arrays;
   mutable std::vector<std::atomic<bool>> verified;  // blocks that have been read and were good
+  mutable std::mutex opening;
+  mutable std::map<const StoredFile*, std::weak_ptr<File>> opened;
   mutable ReadTeam team;
 };
+
+std::shared_ptr<File> CheckpointReader::Impl::open(const StoredFile& file) const {
+  const std::scoped_lock lock(opening);
+  std::weak_ptr<File>& known = opened[&file];
+  std::shared_ptr<File> found = known.lock();
+  if (!found) {
+    found = files.open(path_join(folder, file.name), OpenMode::kReadDirect);
+    known = found;
+  }
+  return found;
+}
 
 CheckpointReader::Impl::Impl(Files& all, std::string where, Manifest content, int threads)
     : files(all), folder(std::move(where)), manifest(std::move(content)), team(threads - 1) {

@@ -46,7 +46,7 @@ void ReadTeam::stop() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  changed_.notify_all();
+  started_some_.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }
 
@@ -57,7 +57,7 @@ ReadTeam::Work ReadTeam::start(std::int64_t jobs, Job job) {
   if (jobs > 0 && !threads_.empty()) {
     const std::lock_guard lock(mutex_);
     started_.push_back(started);
-    changed_.notify_all();
+    jobs == 1 ? started_some_.notify_one() : started_some_.notify_all();
   }
   return Work(*this, std::move(started));
 }
@@ -65,7 +65,7 @@ ReadTeam::Work ReadTeam::start(std::int64_t jobs, Job job) {
 void ReadTeam::help() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return stopping_ || !started_.empty(); });
+    started_some_.wait(lock, [this] { return stopping_ || !started_.empty(); });
     if (stopping_) return;
     const std::shared_ptr<Jobs> first = started_.front();
     take(first, lock);
@@ -94,7 +94,7 @@ void ReadTeam::take(const std::shared_ptr<Jobs>& jobs, std::unique_lock<std::mut
     jobs->next = jobs->count;
     std::erase(started_, jobs);
   }
-  if (jobs->running == 0 && jobs->next >= jobs->count) changed_.notify_all();
+  if (jobs->running == 0 && jobs->next >= jobs->count) ended_.notify_all();
 }
 
 void ReadTeam::finish(const std::shared_ptr<Jobs>& jobs, bool take_part) {
@@ -102,7 +102,7 @@ void ReadTeam::finish(const std::shared_ptr<Jobs>& jobs, bool take_part) {
   while (take_part && jobs->next < jobs->count) take(jobs, lock);
   jobs->next = jobs->count;
   std::erase(started_, jobs);
-  changed_.wait(lock, [&] { return jobs->running == 0; });
+  ended_.wait(lock, [&] { return jobs->running == 0; });
 }
 
 }  // namespace trireme

@@ -59,7 +59,7 @@ class ReadTeam {
   void stop();
 
   std::mutex mutex_;
-  Condition changed_;
+  Condition started_some_, ended_;  // there are jobs, or the end; the last job of some work ended
   bool stopping_ = false;
   std::deque<std::shared_ptr<Jobs>> started_;  // with jobs that nobody has taken
   std::vector<std::thread> threads_;
