@@ -38,8 +38,8 @@ using ArrayRead = std::function<void()>;
 using ArraySource = std::function<ArrayRead(const ArrayName& name, const Shape& logical,
                                             const Rectangle& at, DType dtype, void* out)>;
 // Replaces weights, masters and moments. Not collective; works in pieces of about 2 Mi elements on
-// the host, at most three at a time: while one is put in its place the next are being read. `host`
-// casts there.
+// the host, at most three of that size (or as many smaller ones as are 2 Mi elements together) at a
+// time: while one is put in its place the next are being read. `host` casts there.
 void load_state(ZeroOptimizer& optimizer, Backend& device, Backend& host,
                 const ArraySource& source);
 

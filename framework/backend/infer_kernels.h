@@ -7,9 +7,11 @@
 // done with them (arXiv 2309.06180).
 //
 // Rows of a batch belong to several sequences, each with its own length: one row for a sequence
-// that decodes, many for a prompt or a chunk of one. What a row becomes depends neither on the
-// other rows nor on the number of threads, as far as the operands' products are made here; products
-// of many rows may be a library's, whose rounding may depend on the number of rows.
+// that decodes, many for a prompt or a chunk of one. What a row becomes depends neither on other
+// sequences nor on the number of threads, as far as the operands' products are made here; products
+// of many rows may be a library's, whose rounding may depend on the number of rows. Attention of
+// few rows of a sequence may round otherwise than that of many: how a prompt is cut can change
+// bits.
 //
 // Legend: R rows, K inputs, N outputs, H query heads, G key/value heads, D head size, P pages.
 #pragma once

@@ -64,7 +64,7 @@ void read_in_window(File& file, std::byte* into, std::int64_t bytes, std::int64_
   alignas(kPage) std::byte window[2 * kPage];
   const std::int64_t lead = offset % kPage;
   if (file.read_some(window, 2 * kPage, offset - lead) < lead + bytes)
-    file.read(into, bytes, offset);  // says where the file ends
+    return file.read(into, bytes, offset);  // says where the file ends
   std::memcpy(into, window + lead, static_cast<std::size_t>(bytes));
 }
 

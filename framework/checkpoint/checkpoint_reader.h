@@ -42,7 +42,7 @@ class CheckpointReader {
   // Throws Error naming tensor and both shapes when the checkpoint's differs from `shape`.
   void expect_shape(const ArrayName& name, const Shape& shape) const;
   // A read under way, which the caller may leave to the helpers while it does something else.
-  // Dropping it waits for nobody but those who write to `out`.
+  // Dropping it waits for nobody but those who write to `out`. The reader must outlive it.
   class Reading {
    public:
     void wait();

@@ -2,6 +2,7 @@
 
 #include "framework/base/error.h"
 #include "framework/checkpoint/checkpoint_folder.h"
+#include "recipes/huggingface/adapter.h"
 #include "recipes/train/run_start.h"
 
 namespace trireme {
@@ -25,6 +26,7 @@ std::vector<std::string> checkpoints_in(Files& files, const std::string& name) {
   const std::size_t slash = folder.rfind('/');
   if (folder.substr(slash == std::string::npos ? 0 : slash + 1).starts_with("step-"))
     return {folder};
+  expect_no_adapter(files, folder);
   fail(folder, " has no checkpoint: name a run's folder, or one of its checkpoints/step-*");
 }
 

@@ -132,6 +132,12 @@ bool is_adapter_folder(Files& files, const std::string& folder) {
   return files.exists(path_join(folder, "adapter_config.json"));
 }
 
+void expect_no_adapter(Files& files, const std::string& folder) {
+  check(!is_adapter_folder(files, folder), folder,
+        ": these are adapters beside another model; trireme checkpoint merge ", folder,
+        " OUT makes a whole model of both");
+}
+
 std::string base_of_adapter(Files& files, const std::string& folder) {
   const std::string path = path_join(folder, "adapter_config.json");
   const Json config = parse_json(read_whole(files, path), path);

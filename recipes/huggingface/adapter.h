@@ -11,6 +11,8 @@ namespace trireme {
 
 // Is there an adapter_config.json?
 bool is_adapter_folder(Files& files, const std::string& folder);
+// Throws Error, with the command that helps, for such a folder: for who wants a whole model.
+void expect_no_adapter(Files& files, const std::string& folder);
 // base_model_name_or_path of its config; empty if it has none.
 std::string base_of_adapter(Files& files, const std::string& folder);
 

@@ -4,6 +4,7 @@
 
 #include "framework/base/error.h"
 #include "framework/checkpoint/convert.h"
+#include "recipes/huggingface/adapter.h"
 
 namespace trireme {
 
@@ -34,6 +35,7 @@ DType element_type(const SafeTensor& tensor, const std::string& path) {
 
 HfModel hf_model_of(Files& files, const std::string& folder) {
   const std::string path = path_join(folder, "config.json");
+  if (!files.exists(path)) expect_no_adapter(files, folder);
   check(files.exists(path), folder, ": there is no config.json; a folder with config.json and ",
         "model.safetensors is expected");
   return read_hf_config(parse_json(read_whole(files, path, kMostJson), path), path);

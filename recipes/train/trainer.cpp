@@ -72,15 +72,15 @@ double Trainer::now() const {
 
 // data.skip moves whole global batches; positions within a batch stay.
 SampleSource Trainer::training_samples() const {
-  return samples_of(inputs_.data.train(), [this](std::int64_t first) {
+  return source_of(inputs_.data.train(), [this](std::int64_t first) {
     const std::int64_t global = recipe_.batch.global;
     return skipped_batches_.batch_of(first / global) * global + first % global;
   });
 }
 
 // `place` tells which sample of the set is meant.
-SampleSource Trainer::samples_of(const SampleSet& set,
-                                 const std::function<std::int64_t(std::int64_t)>& place) const {
+SampleSource Trainer::source_of(const SampleSet& set,
+                                const std::function<std::int64_t(std::int64_t)>& place) const {
   const auto fill = [&set, place](std::int64_t first, std::int64_t count,
                                   std::vector<std::int32_t>& ids,
                                   std::vector<std::int32_t>& labels) {
@@ -200,7 +200,7 @@ void Trainer::speak(const EngineStep& result, std::int64_t index, double seconds
 double Trainer::validation_loss() {
   const SampleSet& set = *inputs_.data.validation();
   const std::int64_t count = std::min(set.size(), recipe_.train.evaluate_samples);
-  return engine_.evaluate(count, samples_of(set, [](std::int64_t first) { return first; }));
+  return engine_.evaluate(count, source_of(set, [](std::int64_t first) { return first; }));
 }
 
 void Trainer::attempt_step(std::int64_t index) {

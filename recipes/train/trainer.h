@@ -69,8 +69,8 @@ class Trainer {
   void note_tuning_start();
   void recall_tuning_start();
   SampleSource training_samples() const;
-  SampleSource samples_of(const SampleSet& set,
-                          const std::function<std::int64_t(std::int64_t)>& place) const;
+  SampleSource source_of(const SampleSet& set,
+                         const std::function<std::int64_t(std::int64_t)>& place) const;
   void write_trace_file();
   void begin_anew();
   TrainingEnd finish(bool stopped);

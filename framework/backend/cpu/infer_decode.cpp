@@ -19,8 +19,7 @@ namespace {
 
 using vec::F32;
 
-constexpr std::int64_t kSpan = 256;   // positions of a task
-constexpr std::int64_t kFewRows = 8;  // of a sequence
+constexpr std::int64_t kSpan = 256;  // positions of a task
 constexpr std::int64_t kPages = kTile / kPageTokens;
 
 struct Task {

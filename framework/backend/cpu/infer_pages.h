@@ -10,6 +10,10 @@
 
 namespace trireme {
 
+// Sequences with so many rows in a pass, or fewer, are infer_decode.cpp's, the others
+// infer_prefill.cpp's. The two round differently.
+inline constexpr std::int64_t kFewRows = 8;
+
 // Words of f32.
 struct F32Page {
   using Element = float;

@@ -21,7 +21,6 @@ namespace {
 
 using vec::F32;
 
-constexpr std::int64_t kFewRows = 8;  // as in infer_decode.cpp
 constexpr std::int64_t kPagesOfTile = kTile / kPageTokens;
 
 std::int64_t tiles_for(std::int64_t tokens) { return (tokens + kTile - 1) / kTile; }

@@ -14,8 +14,6 @@
 namespace trireme::golden {
 namespace {
 
-using BackendMaker = std::function<std::unique_ptr<Backend>(std::shared_ptr<MemoryLedger>)>;
-
 // Texts in a cache: pages one after the other.
 class CachedTexts {
  public:
@@ -93,10 +91,7 @@ void run_cuts(const Family& family, parity::Rank& rank) {
     cached.step(counts, micros);
     expect_logits(family, cached.logits());
   };
-  whole(1);
-  whole(2);
-  {  // one text after the other, token by token
-    CachedTexts cached(rank.engine, rank.backend, texts);
+  const auto token_by_token = [&](CachedTexts& cached) {
     for (std::size_t i = 0; i < texts.size(); ++i)
       while (cached.left(i) > 0) {
         std::vector<std::size_t> counts(texts.size(), 0);
@@ -104,6 +99,12 @@ void run_cuts(const Family& family, parity::Rank& rank) {
         cached.step(counts, 1);
       }
     expect_logits(family, cached.logits());
+  };
+  whole(1);
+  whole(2);
+  {  // one text after the other, token by token
+    CachedTexts cached(rank.engine, rank.backend, texts);
+    token_by_token(cached);
   }
   {  // chunks, the later texts joining while the earlier ones go on
     CachedTexts cached(rank.engine, rank.backend, texts);
@@ -113,13 +114,7 @@ void run_cuts(const Family& family, parity::Rank& rank) {
         if (i <= pass) counts[i] = std::min(cached.left(i), std::size_t{i == 0 ? 1u : 5u + i});
       cached.step(counts, 1);
     }
-    for (std::size_t i = 0; i < texts.size(); ++i)
-      while (cached.left(i) > 0) {
-        std::vector<std::size_t> counts(texts.size(), 0);
-        counts[i] = 1;
-        cached.step(counts, 1);
-      }
-    expect_logits(family, cached.logits());
+    token_by_token(cached);
   }
 }
 
@@ -158,14 +153,8 @@ TEST(CachedFamilies, GuardedBackend) {
 }
 
 TEST(CachedFamilies, CpuBackend) {
-  const BackendMaker cpu = [](std::shared_ptr<MemoryLedger> ledger) {
-    return make_cpu_backend(std::move(ledger), 2);
-  };
-  try {
-    cpu(std::make_shared<MemoryLedger>());
-  } catch (const Error&) {
-    GTEST_SKIP() << "this build has no cpu backend";
-  }
+  const BackendMaker cpu = cpu_backend_maker();
+  if (!cpu) GTEST_SKIP() << "this build has no cpu backend";
   for (const std::string& name : families()) expect_family(name, {}, cpu);
 }
 

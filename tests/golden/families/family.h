@@ -1,6 +1,7 @@
 // A tiny random model folder of tests/golden/huggingface with what `transformers` says of it.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +16,20 @@
 namespace trireme::golden {
 
 using Ids = std::vector<std::int32_t>;
+using BackendMaker = std::function<std::unique_ptr<Backend>(std::shared_ptr<MemoryLedger>)>;
+
+// Empty where the build has no cpu backend.
+inline BackendMaker cpu_backend_maker() {
+  const BackendMaker cpu = [](std::shared_ptr<MemoryLedger> ledger) {
+    return make_cpu_backend(std::move(ledger), 2);
+  };
+  try {
+    cpu(std::make_shared<MemoryLedger>());
+  } catch (const Error&) {
+    return nullptr;
+  }
+  return cpu;
+}
 
 class Family {
  public:

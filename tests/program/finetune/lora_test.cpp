@@ -79,6 +79,9 @@ TEST_F(Lora, GoesOnExactlyUnderAnotherLayout) {
 TEST_F(Lora, MergingRefusesWhatItDoesNotUnderstand) {
   ASSERT_EQ(tune({"--train.export=hf", "--train.steps=1"}).code, 0);
   const std::string path = folder_->exported() + "/adapter_config.json", out = *folder_ / "o";
+  const ProgramEnd bare = run_to_end({program(), "generate", folder_->exported()});
+  EXPECT_EQ(bare.code, 1);
+  EXPECT_NE(bare.err.find("trireme checkpoint merge"), std::string::npos) << bare.err;
   const std::string whole = text_of_file(path);
   const auto refused = [&](const char* field, const nlohmann::json& value,
                            const std::string& part) {

@@ -3,11 +3,11 @@
 #include "framework/data/records.h"
 
 #include <gtest/gtest.h>
-#include <zlib.h>
 
 #include "framework/base/error.h"
 #include "framework/data/samples.h"
 #include "framework/data/text_tokens.h"
+#include "tests/framework/data/gzip.h"
 #include "tests/framework/data/tokenizers/made_tokenizer.h"
 #include "tests/support/faulty_files.h"
 
@@ -48,21 +48,6 @@ class Records : public ::testing::Test {
   const std::unique_ptr<Files> files_ = real_files();
   const std::unique_ptr<Tokenizer> tokenizer_ = tokenizer("");
 };
-
-std::string gzip(const std::string& bytes) {
-  z_stream stream{};
-  EXPECT_EQ(deflateInit2(&stream, 9, Z_DEFLATED, 31, 8, Z_DEFAULT_STRATEGY), Z_OK);
-  std::string packed(bytes.size() + 1000, '\0');
-  std::string from = bytes;
-  stream.next_in = reinterpret_cast<Bytef*>(from.data());
-  stream.avail_in = static_cast<uInt>(from.size());
-  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
-  stream.avail_out = static_cast<uInt>(packed.size());
-  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
-  packed.resize(stream.total_out);
-  deflateEnd(&stream);
-  return packed;
-}
 
 constexpr char kChat[] =
     "{\"messages\": [{\"role\": \"user\", \"content\": \"Q\"}, "

@@ -1,31 +1,17 @@
 // Texts packed by gzip and zstd: the same text in any number of members and frames, and a sentence
 // for whatever is cut off, damaged, or wants too much.
 #include <gtest/gtest.h>
-#include <zlib.h>
 #include <zstd.h>
 
 #include "framework/base/error.h"
 #include "framework/data/text_stream.h"
 #include "framework/data/text_tokens.h"
+#include "tests/framework/data/gzip.h"
 #include "tests/support/fault_count.h"
 #include "tests/support/faulty_files.h"
 
 namespace trireme::testing {
 namespace {
-
-std::string gzip(const std::string& bytes) {
-  z_stream stream{};
-  EXPECT_EQ(deflateInit2(&stream, 9, Z_DEFLATED, 31, 8, Z_DEFAULT_STRATEGY), Z_OK);
-  std::string packed(bytes.size() + 1000, '\0'), from = bytes;
-  stream.next_in = reinterpret_cast<Bytef*>(from.data());
-  stream.avail_in = static_cast<uInt>(from.size());
-  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
-  stream.avail_out = static_cast<uInt>(packed.size());
-  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
-  packed.resize(stream.total_out);
-  deflateEnd(&stream);
-  return packed;
-}
 
 // A frame with a checksum, as the program `zstd` writes it.
 std::string zstd(const std::string& bytes) {
