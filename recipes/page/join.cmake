@@ -1,0 +1,53 @@
+# cmake -D STYLES=... -D SCRIPTS=... -D OUT=chat_page_text.cpp -P join.cmake: page.html with its styles and scripts, and their SHA-256
+# as a browser's policy wants them (base64), as C++. Run where the files are.
+cmake_minimum_required(VERSION 3.22)
+
+# base64_of_hex(RESULT HEX): 32 bytes, so the last group is of two.
+function(base64_of_hex RESULT HEX)
+  set(DIGITS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
+  set(TEXT "")
+  foreach(AT RANGE 0 54 6)
+    string(SUBSTRING "${HEX}" ${AT} 6 GROUP)
+    math(EXPR VALUE "0x${GROUP}")
+    foreach(SHIFT 18 12 6 0)
+      math(EXPR DIGIT "(${VALUE} >> ${SHIFT}) & 63")
+      string(SUBSTRING "${DIGITS}" ${DIGIT} 1 LETTER)
+      string(APPEND TEXT "${LETTER}")
+    endforeach()
+  endforeach()
+  string(SUBSTRING "${HEX}" 60 4 GROUP)
+  math(EXPR VALUE "0x${GROUP} << 2")
+  foreach(SHIFT 12 6 0)
+    math(EXPR DIGIT "(${VALUE} >> ${SHIFT}) & 63")
+    string(SUBSTRING "${DIGITS}" ${DIGIT} 1 LETTER)
+    string(APPEND TEXT "${LETTER}")
+  endforeach()
+  set(${RESULT} "${TEXT}=" PARENT_SCOPE)
+endfunction()
+
+function(joined RESULT)
+  set(ALL "\n")
+  foreach(FILE ${ARGN})
+    file(READ ${FILE} TEXT)
+    string(APPEND ALL "${TEXT}")
+  endforeach()
+  set(${RESULT} "${ALL}" PARENT_SCOPE)
+endfunction()
+
+joined(STYLE ${STYLES})
+joined(SCRIPT ${SCRIPTS})
+foreach(PART STYLE SCRIPT)
+  string(SHA256 HASH "${${PART}}")
+  base64_of_hex(${PART}_HASH ${HASH})
+endforeach()
+file(READ page.html PAGE)
+string(REPLACE "@STYLE@" "${STYLE}" PAGE "${PAGE}")
+string(REPLACE "@SCRIPT@" "${SCRIPT}" PAGE "${PAGE}")
+string(FIND "${PAGE}" ")page~\"" ENDS)
+if(NOT ENDS EQUAL -1)
+  message(FATAL_ERROR "the page has what ends its string")
+endif()
+file(WRITE ${OUT} "// Made by recipes/page/join.cmake.\n#include \"recipes/page/chat_page_text.h\"\n\nnamespace trireme {\n\n"
+  "const std::string_view kChatPageText = R\"page~(${PAGE})page~\";\n"
+  "const std::string_view kChatPageStyleHash = \"${STYLE_HASH}\";\n"
+  "const std::string_view kChatPageScriptHash = \"${SCRIPT_HASH}\";\n\n}  // namespace trireme\n")
