@@ -214,6 +214,28 @@ std::vector<std::int32_t> chat_tokens(const Json& messages, const ServedModel& m
   }
 }
 
+namespace {
+
+// The last message is an answer that is to go on: the tokens before it, and those of its text,
+// which spells no control tokens.
+std::vector<std::int32_t> open_answer_tokens(const Json& messages, const ServedModel& model,
+                                             const ApiLimits& limits, Encoder& encoder) {
+  const bool array = messages.is(Json::Kind::kArray) && messages.array("").size() > 1;
+  const Json last = array ? message_of(messages.array("").back(), "messages[last].") : Json();
+  if (!array || last.at("role", "").text("") != "assistant")
+    throw ApiError(400,
+                   "continue_final_message: the last of several messages must be an assistant's",
+                   "messages", "invalid_value");
+  Json::Array before = messages.array("");
+  before.pop_back();
+  std::vector<std::int32_t> ids = chat_tokens(std::move(before), model, limits, encoder);
+  const std::string& said = last.at("content", "").text("");
+  encoder.encode(said, ids, {.continues = true, .strangers = std::string(said.size(), '\1')});
+  return ids;
+}
+
+}  // namespace
+
 ApiRequest read_completion(const Json& body, const ServedModel& model, const ApiLimits& limits,
                            Encoder& encoder, std::uint64_t seed) {
   Fields fields(body);
@@ -257,9 +279,13 @@ ApiRequest read_chat(const Json& body, const ServedModel& model, const ApiLimits
   fields.only("tool_choice", "none");
   fields.only("store", false);
   fields.only("modalities", Json::Array{"text"});
+  const bool goes_on = fields.flag("continue_final_message");
+  if (goes_on == fields.maybe_flag("add_generation_prompt").value_or(!goes_on))
+    fields.refuse("add_generation_prompt", "the contrary of continue_final_message is expected");
   const Json* messages = fields.take("messages");
   fields.end();
-  g.prompt = chat_tokens(messages ? *messages : Json(), model, limits, encoder);
+  g.prompt = goes_on ? open_answer_tokens(messages ? *messages : Json(), model, limits, encoder)
+                     : chat_tokens(messages ? *messages : Json(), model, limits, encoder);
   set_length(g, max_tokens, model, "messages");
   return request;
 }

@@ -7,12 +7,23 @@
 #include <string>
 #include <vector>
 
+#include "framework/base/memory_ledger.h"
 #include "framework/data/conversation.h"
 #include "framework/data/tokenizer.h"
 #include "recipes/api/api_error.h"
 #include "recipes/serve/serve_engine.h"
 
 namespace trireme {
+
+// The memory of the rank that leads, for /props.
+struct ServedMemory {
+  const MemoryLedger* ledger = nullptr;          // null: not told
+  int ranks = 1;                                 // each has as much, more or less
+  std::int64_t page_tokens = 0, page_bytes = 0;  // of the cache's pages
+  std::int64_t limit = 0;                        // bytes it may take; 0: unknown
+  bool device_alone = false;  // the limit is of the device; else of device and host
+  std::string limit_source = {};
+};
 
 // The model that is served, for as long as it is. Immutable.
 struct ServedModel {
@@ -24,6 +35,7 @@ struct ServedModel {
   std::optional<std::int32_t> start;  // stands before a text
   std::vector<std::int32_t> ends, answer_ends;
   std::shared_ptr<const ConversationEncoder> chat;  // null: it has no chat template
+  ServedMemory memory = {};
 };
 
 struct ApiLimits {

@@ -94,7 +94,9 @@ Json chat(const ApiLimits& limits) {
        integer(1, 2147483647, "Of the answer; what the context leaves if left out.")},
       {"max_tokens", integer(1, 2147483647, "The older name.")},
       {"logprobs", flag(false, "Of the answer's tokens.")},
-      {"top_logprobs", integer(0, limits.logprobs, "And of so many likeliest; with logprobs.")}};
+      {"top_logprobs", integer(0, limits.logprobs, "And of so many likeliest; with logprobs.")},
+      {"continue_final_message", flag(false, "The last message is an answer that goes on.")},
+      {"add_generation_prompt", flag(true, "The contrary of continue_final_message.")}};
   for (auto& field : common_fields(limits)) fields.push_back(std::move(field));
   return schema(std::move(fields), "messages");
 }
@@ -159,6 +161,8 @@ Json openapi(const ApiLimits& limits) {
               {"/metrics", get("Prometheus' text format")},
               {"/version", get("The program's version")},
               {"/v1/models", get("The served model")},
+              {"/", get("The chat page; needs no key")},
+              {"/props", get("The model, its context and defaults, and memory")},
               {"/v1/completions", post("Goes on from a text", completion(limits))},
               {"/v1/chat/completions", post("Answers a conversation", chat(limits))},
               {"/tokenize", post("A text or a conversation as token ids",

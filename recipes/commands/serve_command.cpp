@@ -14,6 +14,7 @@
 #include "recipes/commands/opened_model.h"
 #include "recipes/commands/serve_options.h"
 #include "recipes/huggingface/folder.h"
+#include "recipes/memory/machine_memory.h"
 #include "recipes/report/numbers.h"
 
 namespace trireme {
@@ -104,7 +105,8 @@ class Serving {
         .answer_ends = model.source.answer_ends,
         .chat = has_chat_template(tokenizer)
                     ? std::make_shared<ConversationEncoder>(tokenizer, LossOn::kAll)
-                    : nullptr};
+                    : nullptr,
+        .memory = memory_of(model)};
     server_.serve(served, engine);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
     tell(model, served, pages, took.count());
@@ -116,6 +118,19 @@ class Serving {
     }
     server_.withdraw();
     if (failure) std::rethrow_exception(failure);
+  }
+
+  ServedMemory memory_of(const OpenedModel& model) {
+    const Recipe& r = model.source.recipe;
+    const int ranks = static_cast<int>(r.parallel.ranks());
+    const MemoryLimit limit = memory_limit(process_.files, r.device.memory, ranks);
+    return {.ledger = &model.backend.ledger(),
+            .ranks = ranks,
+            .page_tokens = kPageTokens,
+            .page_bytes = KvCache::page_bytes(model.engine.cache_options(1)),
+            .limit = limit.bytes,
+            .device_alone = limit.device_alone,
+            .limit_source = limit.source};
   }
 
   void tell(const OpenedModel& model, const ServedModel& served, std::int64_t pages,

@@ -34,7 +34,8 @@ TEST_F(ApiTest, TheDescriptionIsTrue) {
   EXPECT_EQ(described.at("openapi", "").text(""), "3.1.0");
   const std::pair<std::string, std::string> routes[] = {
       {"/v1/completions", R"({"prompt": "a>")"},
-      {"/v1/chat/completions", R"({"messages": [{"role": "user", "content": "a"}])"},
+      {"/v1/chat/completions",
+       R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])"},
       {"/tokenize", "{"},
       {"/detokenize", R"({"tokens": [1])"}};
   int tried = 0;
