@@ -8,8 +8,10 @@
 #include "framework/data/tokenizers/utf8.h"
 #include "recipes/api/api_answer.h"
 #include "recipes/api/api_keys.h"
+#include "recipes/api/api_props.h"
 #include "recipes/api/fields.h"
 #include "recipes/api/openapi.h"
+#include "recipes/page/chat_page.h"
 
 namespace trireme {
 
@@ -136,7 +138,7 @@ void ApiServer::check_caller(const HttpRequest& request) const {
   if (!origin.empty() && origin != "http://" + std::string(host) &&
       origin != "https://" + std::string(host))
     throw ApiError(403, "pages of another origin may not ask this server", {}, "bad_origin");
-  if (request.path != "/health") key_of(request);
+  if (request.path != "/health" && request.path != "/") key_of(request);
 }
 
 // Which of the keys; 0 where none is needed.
@@ -169,7 +171,7 @@ void ApiServer::route(const HttpRequest& request, const Reply& reply) {
   const bool get = request.method == "GET" || request.method == "HEAD";
   const bool reads = path == "/health" || path == "/ready" || path == "/metrics" ||
                      path == "/v1/models" || path == "/version" || path == "/openapi.json" ||
-                     path == "/docs";
+                     path == "/docs" || path == "/" || path == "/props";
   const bool posts = path == "/v1/completions" || path == "/v1/chat/completions" ||
                      path == "/tokenize" || path == "/detokenize";
   if (!reads && !posts)
@@ -183,6 +185,12 @@ void ApiServer::route(const HttpRequest& request, const Reply& reply) {
   if (posts) return post_route(request, reply);
   if (path == "/version") return reply->send(json_response(Json::Object{{"version", "0.1.0"}}));
   if (path == "/openapi.json") return reply->send(json_response(openapi(options_.limits)));
+  if (path == "/")
+    return reply->send({.type = "text/html; charset=utf-8",
+                        .body = std::string(chat_page()),
+                        .fields = {{"Content-Security-Policy", chat_page_policy()},
+                                   {"Referrer-Policy", "no-referrer"},
+                                   {"Cross-Origin-Opener-Policy", "same-origin"}}});
   if (path == "/docs")
     return reply->send(
         {.type = "text/html; charset=utf-8",
@@ -193,6 +201,7 @@ void ApiServer::route(const HttpRequest& request, const Reply& reply) {
     return reply->send(json_response(Json::Object{{"status", "ok"}}));
   }
   if (path == "/v1/models") return reply->send(json_response(models()));
+  if (path == "/props") return reply->send(json_response(props()));
   ServeStats stats;
   std::string name;
   {
@@ -225,6 +234,16 @@ Json ApiServer::models() const {
                                                         {"root", model.name},
                                                         {"parent", Json()},
                                                         {"max_model_len", model.context}}}}};
+}
+
+Json ApiServer::props() const {
+  const ServedModel& model = served();
+  ServeStats stats;
+  {
+    std::scoped_lock lock(mutex_);
+    if (engine_) stats = engine_->stats();
+  }
+  return props_json(model, stats);
 }
 
 Json ApiServer::tokenize(const Json& body) {

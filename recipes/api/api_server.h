@@ -2,8 +2,8 @@
 // and owns everything here; the engine's lends its engine with serve() and takes it back with
 // withdraw(). Before and after, requests are answered with 503.
 //
-// Every route but /health asks for a key where keys are given. Nothing that a request says opens a
-// file or a connection.
+// Every route but /health and / (the chat page) asks for a key where keys are given. Nothing that a
+// request says opens a file or a connection.
 #pragma once
 
 #include <atomic>
@@ -61,6 +61,7 @@ class ApiServer {
   const ServedModel& served() const;
   Json body_of(const HttpRequest& request) const;
   Json models() const;
+  Json props() const;
   Json tokenize(const Json& body);
   Json detokenize(const Json& body);
   void generate(ApiRequest request, std::int64_t salt, const Reply& reply);
