@@ -12,6 +12,8 @@ const char* name_of(CallKind kind) {
     case CallKind::kAllReduce:
     case CallKind::kAllReduceMax:
       return "all_reduce";
+    case CallKind::kQuickAllReduce:
+      return "quick_all_reduce";
     case CallKind::kAllGather:
       return "all_gather";
     case CallKind::kReduceScatter:

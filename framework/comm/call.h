@@ -22,7 +22,8 @@ enum class CallKind : std::uint8_t {
   kSend,
   kRecv,
   kBarrier,
-  kSplit
+  kSplit,
+  kQuickAllReduce
 };
 
 // Trivially copyable: MPI ranks exchange it as bytes.

@@ -42,6 +42,9 @@ namespace trireme {
 
 enum class ReduceOp : std::uint8_t { kSum, kMax };
 
+// Most bytes of a quick_all_reduce that is one.
+inline constexpr std::int64_t kQuickBytes = std::int64_t{64} << 10;
+
 // First element of piece `index` when n elements are cut over `pieces` ranks: equal pieces of
 // ceil(n / pieces), the last ones smaller or empty.
 std::int64_t piece_begin(std::int64_t n, std::int64_t pieces, std::int64_t index);
@@ -104,6 +107,11 @@ class Communicator {
 
   // In place over all ranks.
   [[nodiscard]] virtual Pending all_reduce(const Tensor& x, ReduceOp op = ReduceOp::kSum) = 0;
+  // The sum of all_reduce, with its bits, where latency counts more than bytes: of a few rows, as
+  // inference writes them token by token. One exchange instead of two: every rank sends all of x to
+  // every other and makes all sums by itself, in rank order. Longer x than kQuickBytes, and
+  // communicators that know no quick way, do all_reduce instead.
+  [[nodiscard]] virtual Pending quick_all_reduce(const Tensor& x) { return all_reduce(x); }
   // whole = pieces of all ranks in rank order. piece may be the own region of whole, and may be
   // empty. Elements of whole are cut by piece_begin; the piece must have that size.
   [[nodiscard]] virtual Pending all_gather(const Tensor& piece, const Tensor& whole) = 0;

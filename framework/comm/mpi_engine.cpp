@@ -79,6 +79,7 @@ void MpiEngine::start(const std::shared_ptr<MpiOperation>& operation) {
     o.sent_headers.send(memory_of(o.calls[me]), sizeof(Call), o.ranks[seat], o.tag(channel(me)),
                         o.group->comm);
   }
+  if (o.call().kind == CallKind::kQuickAllReduce) post_quick(o);
   in_flight_.push_back(operation);
 }
 
@@ -177,7 +178,8 @@ std::string MpiEngine::timeout_text(const MpiOperation& operation) const {
 // soon, so its memory is given up with it.
 void MpiEngine::withdraw(const std::shared_ptr<MpiOperation>& operation) noexcept {
   std::erase(in_flight_, operation);
-  if (operation->agreed && !operation->error.empty()) return;  // nothing is under way
+  if (operation->agreed && !operation->error.empty() && operation->background.empty())
+    return;  // nothing is under way
   new std::shared_ptr<MpiOperation>(operation);
 }
 

@@ -5,7 +5,8 @@
 // would have to be started in one order. An operation begins with an exchange of headers (the
 // calls): ranks that disagree find out before any data moves, and a rank that waits knows exactly
 // who has not arrived. Then pieces go all to all in bounded chunks, are summed in rank order, and
-// the sums are gathered: the bits of the thread transport.
+// the sums are gathered: the bits of the thread transport. quick_all_reduce sends its data beside
+// the headers, whole, and sums it when all has come.
 //
 // Every wait advances all operations in flight of the rank, with back-off and a deadline. Only the
 // rank's thread calls MPI (MPI_THREAD_FUNNELED).
@@ -45,8 +46,9 @@ struct MpiOperation {
 
   bool agreed = false, done = false;
   std::string error;
-  MpiRequests requests;    // what the next stage waits for
-  MpiRequests background;  // sends that a later stage waits for
+  MpiRequests requests;               // what the next stage waits for
+  MpiRequests background;             // what a later stage waits for
+  std::vector<Tensor> arriving = {};  // of quick_all_reduce, by seat
   std::deque<std::function<void()>> stages;
 
   const Call& call() const { return operation.call; }
@@ -100,5 +102,7 @@ class MpiEngine {
 
 // Fills in the stages of an operation whose headers agree.
 void plan_stages(MpiOperation& operation);
+// Posts the data of a quick_all_reduce beside its headers. Ranks that disagree leave it unmatched.
+void post_quick(MpiOperation& operation);
 
 }  // namespace trireme

@@ -109,6 +109,16 @@ void plan_gather(MpiOperation& o, const Tensor& own, const Tensor& whole) {
   });
 }
 
+void plan_quick(MpiOperation& o) {
+  o.stages.push_back([&o] { o.requests.take(o.background); });
+  o.stages.push_back([&o] {
+    const Tensor x = o.operation.target.reshaped({o.call().elements});
+    o.arriving[static_cast<std::size_t>(o.seat)] = x;
+    reduce_in_order(*o.backend, o.call().kind, o.arriving, x);
+    o.arriving.clear();
+  });
+}
+
 void plan_broadcast(MpiOperation& o) {
   o.stages.push_back([&o] {
     const Tensor& x = o.operation.target;
@@ -126,6 +136,17 @@ void plan_broadcast(MpiOperation& o) {
 
 }  // namespace
 
+void post_quick(MpiOperation& o) {
+  const Tensor& x = o.operation.source;
+  o.arriving.resize(o.ranks.size());
+  for_others(o, [&](std::size_t seat, int rank) {
+    o.arriving[seat] = o.backend->allocate({x.elements()}, x.dtype(), MemoryKind::kCommunication);
+    o.background.receive(bytes_of(o.arriving[seat]), x.bytes(), rank, o.tag(kPieces),
+                         o.group->comm);
+    o.background.send(bytes_of(x), x.bytes(), rank, o.tag(kPieces), o.group->comm);
+  });
+}
+
 void plan_stages(MpiOperation& o) {
   const Tensor& target = o.operation.target;
   switch (o.call().kind) {
@@ -137,6 +158,8 @@ void plan_stages(MpiOperation& o) {
       plan_gather(o, own, target);
       return;
     }
+    case CallKind::kQuickAllReduce:
+      return plan_quick(o);
     case CallKind::kReduceScatter:
       return plan_reduction(o, target.reshaped({target.elements()}));
     case CallKind::kAllGather:

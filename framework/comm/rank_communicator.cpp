@@ -45,7 +45,8 @@ Call RankCommunicator::message(CallKind kind, const Tensor& x, int other) {
 
 void RankCommunicator::check_operand(const Call& call, const Tensor& x) const {
   check(state_.backend, text_of(call, axis()), ": no backend is attached");
-  const bool adds = call.kind == CallKind::kAllReduce || call.kind == CallKind::kReduceScatter;
+  const bool adds = call.kind == CallKind::kAllReduce || call.kind == CallKind::kReduceScatter ||
+                    call.kind == CallKind::kQuickAllReduce;
   check(!adds || is_floating(x.dtype()), text_of(call, axis()),
         ": sums take f64, f32, bf16 or f16");
   check(
@@ -116,6 +117,14 @@ Pending RankCommunicator::all_reduce(const Tensor& x, ReduceOp op) {
   // Everybody else's piece once to be summed, and the own sum to everybody else.
   const std::int64_t own = piece_elements(x.elements(), rank_);
   return begin({call, x, x}, 0, (x.elements() - own + own * (size() - 1)) * size_of(x.dtype()));
+}
+
+Pending RankCommunicator::quick_all_reduce(const Tensor& x) {
+  check(x.defined(), "quick_all_reduce on ", axis(), ": the tensor is undefined");
+  if (x.bytes() > kQuickBytes) return all_reduce(x, ReduceOp::kSum);
+  const Call call = collective(CallKind::kQuickAllReduce, x.dtype(), x.elements());
+  check_operand(call, x);
+  return begin({call, x, x}, 0, x.bytes() * (size() - 1));
 }
 
 Pending RankCommunicator::all_gather(const Tensor& piece, const Tensor& whole) {

@@ -35,6 +35,7 @@ class RankCommunicator : public Communicator {
   void attach(Backend& backend) final { state_.backend = &backend; }
 
   Pending all_reduce(const Tensor& x, ReduceOp op) final;
+  Pending quick_all_reduce(const Tensor& x) final;
   Pending all_gather(const Tensor& piece, const Tensor& whole) final;
   Pending reduce_scatter(const Tensor& whole, const Tensor& piece) final;
   Pending broadcast(const Tensor& x, int root) final;

@@ -47,6 +47,15 @@ void gather_others(const Part& part) {
   }
 }
 
+// Everybody's whole into the own one, from copies.
+void reduce_all(const Part& part) {
+  const Call& call = part.call();
+  std::vector<Tensor> wholes;
+  for (int r = 0; r < part.size; ++r)
+    wholes.push_back(borrowed(part.memory(r), call.elements, call.dtype));
+  reduce_in_order(part.backend, call.kind, wholes, part.operation.target.reshaped({call.elements}));
+}
+
 void copy_from(const Part& part, int seat) {
   const Call& call = part.call();
   copy_apart(part.backend, borrowed(part.memory(seat), call.elements, call.dtype),
@@ -65,6 +74,8 @@ std::vector<ThreadOperation::Step> steps_of(const std::shared_ptr<const Part>& p
                 reduce_own(*part, x.elements_at(begin, {end - begin}));
               },
               gather};
+    case CallKind::kQuickAllReduce:
+      return {[part] { reduce_all(*part); }};
     case CallKind::kReduceScatter:
       return {[part] {
         const Tensor& piece = part->operation.target;
@@ -106,6 +117,13 @@ Pending ThreadCommunicator::start(Operation operation, int other) {
                                                 .size = size()});
   flight->steps = steps_of(part, other);
   flight->operands = part;
+  if (call.kind == CallKind::kQuickAllReduce) {
+    const auto copy = std::make_shared<std::vector<std::byte>>(
+        static_cast<std::size_t>(std::max<std::int64_t>(1, call.bytes())));
+    part->backend.download(part->operation.source, copy->data());
+    memory = copy->data();
+    flight->offered = copy;
+  }
   // Joining only publishes; the steps run later, on this thread.
   Pending pending = join(call, memory, other, flight);
   part->round = flight->round;
@@ -129,8 +147,9 @@ Pending ThreadCommunicator::join(const Call& call, const std::byte* memory, int 
     operation->seat = rank();
     world_->join(me, *group_, {-1, -1, call.sequence}, world_ranks(), call, memory, operation);
   }
-  const bool only_receives =
-      call.kind == CallKind::kRecv || (call.kind == CallKind::kBroadcast && rank() != other);
+  const bool only_receives = call.kind == CallKind::kRecv ||
+                             call.kind == CallKind::kQuickAllReduce ||
+                             (call.kind == CallKind::kBroadcast && rank() != other);
   operation->read_to_the_end = !only_receives;
   Pending pending([world = world_, me, operation] { world->wait(me, operation); });
   world_->reach(me, CallPoint::kStarted, call, axis());

@@ -60,6 +60,7 @@ void ThreadWorld::join(int rank, ThreadGroup& group, const ThreadRoundKey& key,
   const std::shared_ptr<ThreadRound> round = open;
   round->calls[index(operation->seat)] = call;
   round->memory[index(operation->seat)] = memory;
+  round->offered[index(operation->seat)] = std::move(operation->offered);
   round->seated[index(operation->seat)] = 1;
   if (round->arrived[0] + 1 == round->seats()) {
     round->error = mismatch(round->calls, round->members, group.axis);

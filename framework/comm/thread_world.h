@@ -9,9 +9,10 @@
 // So ranks may wait for several operations in different orders: whichever wait a rank sits in, the
 // steps that peers need from it are done.
 //
-// Memory: peers read operands by address, only inside a step. A rank that gives up an operation
-// (error, unwinding) withdraws its round: no step begins after that, and it returns when the
-// running ones have ended. So nobody reads memory after the Pending of its owner is gone.
+// Memory: peers read operands by address, only inside a step; those of quick_all_reduce as copies
+// that the round owns, so that no rank waits until others have read. A rank that gives up an
+// operation (error, unwinding) withdraws its round: no step begins after that, and it returns when
+// the running ones have ended. So nobody reads memory after the Pending of its owner is gone.
 #pragma once
 
 #include <array>
@@ -41,11 +42,13 @@ struct ThreadRound {
       : members(std::move(world_ranks)),
         calls(members.size()),
         memory(members.size()),
+        offered(members.size()),
         seated(members.size()) {}
 
   std::vector<int> members;  // world ranks by seat
   std::vector<Call> calls;   // by seat
   std::vector<const std::byte*> memory;
+  std::vector<std::shared_ptr<const void>> offered;  // what outlives the rank's own part
   std::vector<char> seated;
   std::array<int, kSteps> arrived{};
   int running = 0;                                    // ranks inside a step
@@ -78,6 +81,7 @@ struct ThreadOperation {
   int uncaught = 0;              // exceptions unwinding when it began
 
   std::shared_ptr<const void> operands;  // kept alive until done or given up
+  std::shared_ptr<const void> offered;   // goes to the round
 
   std::size_t step = 0;
   bool done = false;

@@ -45,8 +45,10 @@ struct CommCase {
 // Legal use.
 std::vector<CommCase> collective_cases();
 std::vector<CommCase> flight_cases();
+std::vector<CommCase> quick_cases();
 // What must end in an Error on every rank; the world is of no use afterwards.
 std::vector<CommCase> fault_cases();
+std::vector<CommCase> quick_fault_cases();
 
 constexpr double kCaseTimeout = 30;  // of the world's own deadline
 

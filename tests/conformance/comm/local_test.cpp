@@ -24,12 +24,14 @@ class LocalRanks : public ::testing::TestWithParam<int> {
 
 TEST_P(LocalRanks, Collectives) { run_all(collective_cases()); }
 TEST_P(LocalRanks, OperationsInFlight) { run_all(flight_cases()); }
+TEST_P(LocalRanks, QuickSums) { run_all(quick_cases()); }
 TEST_P(LocalRanks, Faults) { run_all(fault_cases()); }
+TEST_P(LocalRanks, FaultsOfQuickSums) { run_all(quick_fault_cases()); }
 
 INSTANTIATE_TEST_SUITE_P(Threads, LocalRanks, ::testing::Values(1, 2, 3, 4, 8));
 
 TEST(SelfCommunicator, PassesTheList) {
-  for (const auto& cases : {collective_cases(), flight_cases()})
+  for (const auto& cases : {collective_cases(), flight_cases(), quick_cases()})
     for (const CommCase& one : cases) {
       TestClock clock;
       const auto world = make_self_communicator(

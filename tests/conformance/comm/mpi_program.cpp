@@ -83,8 +83,10 @@ int main(int argc, char** argv) {
   if (mode == "cases") {
     for (const CommCase& one : collective_cases()) ranks.run(one, true);
     for (const CommCase& one : flight_cases()) ranks.run(one, true);
+    for (const CommCase& one : quick_cases()) ranks.run(one, true);
   } else if (mode == "faults") {
     for (const CommCase& one : fault_cases()) ranks.run(one, false);
+    for (const CommCase& one : quick_fault_cases()) ranks.run(one, false);
   } else {
     std::fprintf(stderr, "usage: cases [guarded], faults or hang FOLDER\n");
     return 2;
