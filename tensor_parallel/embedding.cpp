@@ -6,6 +6,7 @@
 
 #include "framework/autograd/inference_pass.h"
 #include "framework/autograd/ops.h"
+#include "framework/backend/infer_kernels.h"
 #include "framework/base/error.h"
 #include "framework/base/rounding.h"
 
@@ -55,7 +56,8 @@ ParameterSpec vocab_table(const TensorGroup& group, const std::string& name, std
   return {.name = name,
           .shape = {rows, columns},
           .sections = {section},
-          .init = {Init::Kind::kNormal, init_std}};
+          .init = {Init::Kind::kNormal, init_std},
+          .quantizable = true};
 }
 
 VocabEmbedding::VocabEmbedding(const TensorGroup& group, const EmbeddingOptions& options)
@@ -79,8 +81,11 @@ Var VocabEmbedding::forward(const Context& ctx, const Var& ids) {
         " tokens but only ", options_.positions, " learned positions");
   Tensor partial = ctx.backend.allocate({ids.value.elements(), options_.columns}, ctx.wide(),
                                         MemoryKind::kActivations);
-  ctx.backend.kernels()->embedding(ids.value, table_.value, table_.spec().shape[0] * group_.rank(),
-                                   partial);
+  const std::int64_t first = table_.spec().shape[0] * group_.rank();
+  if (table_.format() != WeightFormat::kPlain)
+    ctx.backend.infer_kernels()->lookup(ids.value, table_.quantized(), first, partial);
+  else
+    ctx.backend.kernels()->embedding(ids.value, table_.value, first, partial);
   Tensor x = sum_forward(ctx, group_, partial);
   const std::int64_t first_row = shards_rows(ctx, group_) ? group_.rank() * x.rows() : 0;
   if (options_.scaled) ctx.backend.kernels()->scale(x, factor(ctx));

@@ -104,8 +104,7 @@ Head::Chunk Head::loss_of(const Context& ctx, const Tensor& h, const Tensor& lab
     return ctx.backend.allocate(shape, ctx.wide(), MemoryKind::kActivations);
   };
   Chunk chunk{make({n, table_.spec().shape[0]}), make({n}), make({n, 3})};
-  ctx.backend.kernels()->matmul(
-      {.a = h, .b = table_.value, .c = chunk.logits, .transpose_b = true});
+  product(ctx, h, table_, {}, chunk.logits);
   ctx.backend.kernels()->row_max(ce, chunk.logits, chunk.max);
   if (group_.size() > 1) group_.comm->all_reduce(chunk.max, ReduceOp::kMax).wait();
   ctx.backend.kernels()->cross_entropy_sums(ce, chunk.logits, chunk.max, labels, chunk.sums);

@@ -34,16 +34,8 @@ ParameterSpec stacked(const std::string& name, const std::vector<ColumnPart>& pa
     row += part.rows;
   }
   spec.shape = vector ? Shape{row} : Shape{row, columns};
+  spec.quantizable = !vector;
   return spec;
-}
-
-// y = x W^T + bias: a pass without training reads the weights at its own rate.
-void product(const Context& ctx, const Tensor& x, const Tensor& w, const Tensor& bias,
-             const Tensor& y) {
-  if (ctx.inference)
-    ctx.backend.infer_kernels()->linear(x, w, bias, y);
-  else
-    ctx.backend.kernels()->matmul({.a = x, .b = w, .c = y, .transpose_b = true, .bias = bias});
 }
 
 ParameterSpec row_weight(const TensorGroup& group, const LinearOptions& options,
@@ -56,7 +48,8 @@ ParameterSpec row_weight(const TensorGroup& group, const LinearOptions& options,
   return {.name = options.name + ".weight",
           .shape = {outputs, columns},
           .sections = {section},
-          .init = {Init::Kind::kNormal, options.init_std}};
+          .init = {Init::Kind::kNormal, options.init_std},
+          .quantizable = true};
 }
 
 }  // namespace
@@ -69,6 +62,17 @@ ColumnPart even_part(const TensorGroup& group, std::string name, std::int64_t ro
           .logical_rows = rows,
           .global_row = share * group.rank(),
           .rows = share};
+}
+
+void product(const Context& ctx, const Tensor& x, const Parameter& w, const Tensor& bias,
+             const Tensor& y) {
+  if (w.format() != WeightFormat::kPlain)
+    ctx.backend.infer_kernels()->linear(x, w.quantized(), bias, y);
+  else if (ctx.inference)
+    ctx.backend.infer_kernels()->linear(x, w.value, bias, y);
+  else
+    ctx.backend.kernels()->matmul(
+        {.a = x, .b = w.value, .c = y, .transpose_b = true, .bias = bias});
 }
 
 void add_weight_gradient(Backend& backend, Parameter& weight, const Tensor& dy, const Tensor& x) {
@@ -106,7 +110,7 @@ Var ColumnLinear::forward(const Context& ctx, const Var& x) {
   Tensor whole = shards ? gather_rows(ctx, group_, in.value) : in.value;  // (R, K)
   Tensor y = ctx.backend.allocate({whole.rows(), weight_.spec().shape[0]}, ctx.compute,
                                   MemoryKind::kActivations);
-  product(ctx, whole, weight_.value, bias_ ? bias_->value : Tensor(), y);
+  product(ctx, whole, weight_, bias_ ? bias_->value : Tensor(), y);
   const Tensor low = lora_ ? lora_->add_to(ctx, whole, y) : Tensor();
   const bool trains = wants_grad(*this);
   Var out = make_var(y, ctx.tape && (in.wants_grad() || trains));
@@ -165,7 +169,7 @@ Var RowLinear::forward(const Context& ctx, const Var& x) {
   Tensor partial = ctx.backend.allocate({in.value.rows(), weight_.spec().shape[0]}, ctx.compute,
                                         MemoryKind::kActivations);
   const bool alone = group_.size() == 1;
-  product(ctx, in.value, weight_.value, alone && bias_ ? bias_->value : Tensor(), partial);
+  product(ctx, in.value, weight_, alone && bias_ ? bias_->value : Tensor(), partial);
   const Tensor low = lora_ ? lora_->add_to(ctx, in.value, partial) : Tensor();
   Tensor y = sum_forward(ctx, group_, partial);
   if (!alone && bias_) ctx.backend.kernels()->add_bias(bias_->value, y);

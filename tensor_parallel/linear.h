@@ -61,6 +61,11 @@ class RowLinear : public Module {
   std::optional<LoraAdapter> lora_;
 };
 
+// y = x W^T + bias. A pass with a cache reads weights at the memory's rate (InferKernels), and so
+// does every one whose weight is quantized; else y has the bits of a training pass.
+void product(const Context& ctx, const Tensor& x, const Parameter& w, const Tensor& bias,
+             const Tensor& y);
+
 // dW (+)= dy^T x, and db (+)= column sums, for parameters that are trained. Runs from the tape's
 // queue.
 void add_weight_gradient(Backend& backend, Parameter& weight, const Tensor& dy, const Tensor& x);

@@ -26,4 +26,17 @@ FlatLayout::FlatLayout(std::span<const ParameterSpec* const> parameters, int ran
   padded_ = (elements_ + multiple - 1) / multiple * multiple;
 }
 
+FlatLayout FlatLayout::of_bytes(std::span<const std::int64_t> sizes, int ranks) {
+  constexpr std::int64_t kAlign = 64;
+  FlatLayout layout;
+  layout.ranks_ = ranks;
+  for (const std::int64_t size : sizes) {
+    layout.elements_ = (layout.elements_ + kAlign - 1) / kAlign * kAlign;
+    layout.offsets_.push_back(layout.elements_);
+    layout.elements_ += size;
+  }
+  layout.padded_ = (layout.elements_ + kAlign * ranks - 1) / (kAlign * ranks) * kAlign * ranks;
+  return layout;
+}
+
 }  // namespace trireme

@@ -5,6 +5,9 @@
 // with zeros to a multiple of ranks x 64 bytes, so that shards are equal and start on cache lines
 // (ZeRO, arXiv 1910.02054, section 5). Segments map elements back to what a descriptor says about
 // them; padding belongs to no segment.
+//
+// A unit that holds quantized weights (framework/backend/quantized.h) is laid out in bytes: one
+// element is a byte, and what is not quantized beside them lies there in the compute type.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +35,10 @@ class FlatLayout {
   // out of segments.
   FlatLayout(std::span<const ParameterSpec* const> parameters, int ranks,
              std::int64_t element_bytes);
+
+  // Of bytes: parameters of these sizes, each from a multiple of 64 bytes on. Nothing of it is
+  // trained: no segments.
+  static FlatLayout of_bytes(std::span<const std::int64_t> sizes, int ranks);
 
   std::int64_t elements() const { return elements_; }  // without padding
   std::int64_t padded() const { return padded_; }      // a multiple of ranks

@@ -58,6 +58,7 @@ class Loader {
       : optimizer_(optimizer), device_(device), host_(host), source_(source) {}
 
   void values(std::size_t u) {
+    if (optimizer_.units()[u]->holds_bytes()) return bytes(u);
     const FlatHome master = optimizer_.array(u, "value");
     const FlatHome& weights = optimizer_.units()[u]->weights();
     for (const StateRun& run : state_runs(*optimizer_.units()[u], weights.range()))
@@ -83,6 +84,18 @@ class Loader {
 
   void finish() {
     while (!begun_.empty()) finish_first();
+  }
+
+  // A unit that takes its values in whole rows.
+  void bytes(std::size_t u) {
+    optimizer_.units()[u]->load_values(
+        [this](const Section& s, std::int64_t columns, std::span<double> out) {
+          const ArrayRead arrived =
+              source_({s.name, "value"}, s.logical,
+                      {s.global_row, s.global_column, s.rows, columns}, DType::kF64, out.data());
+          if (arrived) arrived();
+        },
+        {});
   }
 
  private:

@@ -18,6 +18,14 @@ std::vector<const ParameterSpec*> specs_of(const std::vector<Parameter*>& parame
 
 }  // namespace
 
+FlatLayout layout_of(const std::vector<Parameter*>& parameters, int ranks, DType compute,
+                     bool bytes) {
+  if (!bytes) return {specs_of(parameters), ranks, size_of(compute)};
+  std::vector<std::int64_t> sizes;
+  for (const Parameter* p : parameters) sizes.push_back(p->bytes(compute));
+  return FlatLayout::of_bytes(sizes, ranks);
+}
+
 void ReductionQueue::enter(Unit& unit) {
   if (busy_) busy_->complete_reduction();
   busy_ = &unit;
@@ -31,7 +39,7 @@ Unit::Unit(std::string name, std::vector<Parameter*> parameters, Backend& backen
       data_(data),
       options_(options),
       policy_(options.policy),
-      layout_(specs_of(parameters_), data.size(), size_of(options.compute)),
+      layout_(layout_of(parameters_, data.size(), options.compute, options.bytes)),
       trainable_(std::any_of(parameters_.begin(), parameters_.end(),
                              [](const Parameter* p) { return p->spec().trainable; })) {
   const Range whole{0, layout_.padded()};
@@ -41,6 +49,8 @@ Unit::Unit(std::string name, std::vector<Parameter*> parameters, Backend& backen
   gradients_ = make_home(options.homes.gradients, trainable_ ? home : Range{}, options.gradients,
                          MemoryKind::kGradients);
   check(!policy_.whole_weights || weights_.on_device(), "unit ", name_,
+  check(!options.bytes || !trainable_, "unit ", name_,
+        ": weights held as bytes cannot be trained; freeze them");
         ": weights that stay whole are at home on the device");
   if (policy_.whole_weights) point_weights(weights_.device());
   if (policy_.whole_gradients && trainable_ && gradients_.on_device())
@@ -55,10 +65,18 @@ FlatHome Unit::make_home(TiledStore* store, Range range, DType dtype, MemoryKind
 
 // An undefined tensor takes the views away.
 void Unit::point_weights(const Tensor& whole) {
-  for (std::size_t p = 0; p < parameters_.size(); ++p)
-    parameters_[p]->value = whole ? whole.elements_at(layout_.offset(static_cast<std::int64_t>(p)),
-                                                      parameters_[p]->spec().shape)
-                                  : Tensor();
+  for (std::size_t p = 0; p < parameters_.size(); ++p) {
+    Parameter& parameter = *parameters_[p];
+    const std::int64_t at = layout_.offset(static_cast<std::int64_t>(p));
+    if (!whole)
+      parameter.value = {};
+    else if (parameter.format() != WeightFormat::kPlain)
+      parameter.value = whole.elements_at(at, {parameter.bytes(options_.compute)});
+    else if (options_.bytes)
+      parameter.value = whole.reinterpreted(at, parameter.spec().shape, options_.compute);
+    else
+      parameter.value = whole.elements_at(at, parameter.spec().shape);
+  }
 }
 
 void Unit::point_gradients(const Tensor& whole) {
@@ -116,6 +134,7 @@ void Unit::fill(std::size_t index, const SectionSource& source, const FlatHome& 
     const std::int64_t at = layout_.offset(static_cast<std::int64_t>(index)) + row * columns;
     const Range piece{at, at + count * columns};
     const bool wanted = master.defined() && !intersect(piece, master.range()).empty();
+  if (options_.bytes) return fill_bytes(index, source);
     if (!wanted && intersect(piece, weights_.range()).empty()) continue;
     values.resize(static_cast<std::size_t>(piece.size()));
     local_values(spec, source, row, count, values.data());

@@ -51,6 +51,7 @@ struct UnitOptions {
   DType gradients = DType::kF32;  // of the gradient buffer
   StagePolicy policy;
   bool overlap = true;                   // reductions of whole gradients go on while backward does
+  bool bytes = false;             // they are held as bytes: some may be quantized, none is trained
   ReductionQueue* reductions = nullptr;  // null: a reduction of a micro-batch is waited for at once
   Communicator* replicas = nullptr;      // of the shards, under hybrid sharding
   HomeStores homes;
@@ -59,6 +60,10 @@ struct UnitOptions {
 class Unit {
  public:
   // Allocates zeros and, where they stay whole, points the parameters into the buffers.
+// How parameters lie in a unit of `ranks` data ranks; `bytes` as in UnitOptions.
+FlatLayout layout_of(const std::vector<Parameter*>& parameters, int ranks, DType compute,
+                     bool bytes);
+
   Unit(std::string name, std::vector<Parameter*> parameters, Backend& backend, Communicator& data,
        const UnitOptions& options);
 
@@ -98,11 +103,12 @@ class Unit {
   void fill_initial(std::uint64_t seed, const FlatHome& master);
   void load_values(const SectionSource& source, const FlatHome& master);
 
-  const FlatHome& weights() const { return weights_; }      // compute type
+  const FlatHome& weights() const { return weights_; }      // compute type, or bytes
   const FlatHome& gradients() const { return gradients_; }  // empty if nothing is trained
   bool trainable() const { return trainable_; }             // has it a parameter that is?
   const StagePolicy& policy() const { return policy_; }
 
+  bool holds_bytes() const { return options_.bytes; }       // then weights() are kU8
  private:
   void fill(std::size_t parameter, const SectionSource& source, const FlatHome& master);
   FlatHome make_home(TiledStore* store, Range range, DType dtype, MemoryKind kind);
@@ -120,6 +126,10 @@ class Unit {
   std::vector<Parameter*> parameters_;
   Backend& backend_;
   Communicator& data_;
+  void fill_bytes(std::size_t parameter, const SectionSource& source);
+  void fill_quantized(std::size_t parameter, const SectionSource& source);
+  void keep_bytes(std::int64_t at, const Tensor& bytes);
+
   UnitOptions options_;
   StagePolicy policy_;
   FlatLayout layout_;

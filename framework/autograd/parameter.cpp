@@ -42,9 +42,11 @@ Parameter::Parameter(ParameterSpec spec) : spec_(std::move(spec)) {
 std::int64_t local_rows(const ParameterSpec& spec) { return matrix(spec.shape).rows; }
 std::int64_t local_columns(const ParameterSpec& spec) { return matrix(spec.shape).columns; }
 
-void local_values(const ParameterSpec& spec, const SectionSource& source, std::int64_t first_row,
-                  std::int64_t rows, double* out) {
-  const std::int64_t columns = local_columns(spec);
+namespace {
+
+// Rectangles of `columns` columns, from global column `first_column` on unless that is negative.
+void values_of(const ParameterSpec& spec, const SectionSource& source, std::int64_t first_row,
+               std::int64_t rows, std::int64_t columns, std::int64_t first_column, double* out) {
   std::fill_n(out, rows * columns, 0.0);
   for (const Section& section : spec.sections) {
     const std::int64_t begin = std::max(section.local_row, first_row);
@@ -54,9 +56,49 @@ void local_values(const ParameterSpec& spec, const SectionSource& source, std::i
     part.local_row = begin;
     part.global_row += begin - section.local_row;
     part.rows = end - begin;
+    if (first_column >= 0) part.global_column = first_column;
     source(part, columns,
            {out + (begin - first_row) * columns, static_cast<std::size_t>(part.rows * columns)});
   }
+}
+
+}  // namespace
+
+void local_values(const ParameterSpec& spec, const SectionSource& source, std::int64_t first_row,
+                  std::int64_t rows, double* out) {
+  values_of(spec, source, first_row, rows, local_columns(spec), -1, out);
+}
+
+void whole_rows(const ParameterSpec& spec, const SectionSource& source, std::int64_t first_row,
+                std::int64_t rows, double* out) {
+  values_of(spec, source, first_row, rows, column_cut(spec).whole_columns, 0, out);
+}
+
+QuantizedCut column_cut(const ParameterSpec& spec) {
+  const std::int64_t own = local_columns(spec);
+  if (spec.sections.empty()) return {own, 0};
+  const QuantizedCut cut{matrix(spec.sections[0].logical).columns, spec.sections[0].global_column};
+  for (const Section& s : spec.sections)
+    check(matrix(s.logical).columns == cut.whole_columns && s.global_column == cut.first_column,
+          "parameter ", spec.name, ": sections of different columns cannot be quantized together");
+  return cut;
+}
+
+void Parameter::hold_as(WeightFormat format) {
+  check(format == WeightFormat::kPlain || spec_.quantizable, "parameter ", name(),
+        ": it is no weight that products alone read, and cannot be held as ", name_of(format));
+  format_ = format;
+  if (format != WeightFormat::kPlain)
+    expect_whole_groups(name(), quantized_shape(), column_cut(spec_));
+}
+
+QuantizedShape Parameter::quantized_shape() const {
+  return {format_, local_rows(spec_), local_columns(spec_)};
+}
+
+std::int64_t Parameter::bytes(DType compute) const {
+  return format_ == WeightFormat::kPlain ? spec_.shape.elements() * size_of(compute)
+                                         : quantized_shape().bytes();
 }
 
 SectionSource initial_values(const Init& init, std::uint64_t seed) {

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/backend/quantized.h"
 #include "framework/base/random.h"
 #include "framework/base/tensor.h"
 
@@ -50,6 +51,8 @@ struct ParameterSpec {
   Init init;
   bool decay = true;  // takes part in weight decay (matrices do, vectors do not)
   bool trainable = true;
+  // Read by products x W^T and by lookups of rows only: inference may hold it in 8 or 4 bits.
+  bool quantizable = false;
 };
 
 class Parameter {
@@ -60,8 +63,9 @@ class Parameter {
   const ParameterSpec& spec() const { return spec_; }
   const std::string& name() const { return spec_.name; }
 
-  Tensor value;  // compute type, local shape; defined while its unit is gathered
-  Tensor grad;   // defined between begin and end of its unit's backward
+  // Compute type, local shape, or a quantized matrix's bytes; defined while its unit is gathered.
+  Tensor value;
+  Tensor grad;  // defined between begin and end of its unit's backward
 
   // Gradients are overwritten by the first contribution of a step and added to after it: true =
   // add.
@@ -73,8 +77,18 @@ class Parameter {
   // gradient.
   void freeze() { spec_.trainable = false; }
 
+  // It is held in this format, for inference. Before a unit takes the parameter; Error if its spec
+  // does not allow it, or where tensor ranks cut groups of int4.
+  void hold_as(WeightFormat format);
+  WeightFormat format() const { return format_; }
+  QuantizedMatrix quantized() const { return {quantized_shape(), value}; }
+  QuantizedShape quantized_shape() const;
+  // What it takes in a unit's buffer.
+  std::int64_t bytes(DType compute) const;
+
  private:
   ParameterSpec spec_;
+  WeightFormat format_ = WeightFormat::kPlain;
   bool written_ = false;
 };
 
@@ -89,6 +103,11 @@ using SectionSource =
 // becomes 0. `out` has `rows` rows. A vector is a matrix of one column.
 void local_values(const ParameterSpec& spec, const SectionSource& source, std::int64_t first_row,
                   std::int64_t rows, double* out);
+// The same rows with all columns of the logical tensors, of which the local ones may be some.
+void whole_rows(const ParameterSpec& spec, const SectionSource& source, std::int64_t first_row,
+                std::int64_t rows, double* out);
+// Where the local columns lie in those.
+QuantizedCut column_cut(const ParameterSpec& spec);
 // Extents of the local matrix.
 std::int64_t local_rows(const ParameterSpec& spec);
 std::int64_t local_columns(const ParameterSpec& spec);

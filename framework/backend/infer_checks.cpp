@@ -39,6 +39,24 @@ void operands(const PagedAttention& a, const Tensor& qkv, const KvPages& pages) 
   for (const PagedSequence& s : a.sequences) sequence(s, qkv.rows(), pages.keys.shape()[0]);
 }
 
+void output(const Tensor& x, std::int64_t rows, const Tensor& bias, const Tensor& y) {
+  one_of_types("linear: y", y, x.dtype(), accumulation_type(x.dtype()));
+  check(!bias || bias.elements() == rows, "linear: a bias of ", bias.elements(), " for ", rows,
+        " outputs");
+}
+
+void blob(const char* operation, const QuantizedMatrix& w) {
+  check(w.shape.format != WeightFormat::kPlain && w.shape.rows >= 0 && w.shape.columns >= 0,
+        operation, ": a quantized weight of format ", name_of(w.shape.format), ", (", w.shape.rows,
+        ", ", w.shape.columns, ")");
+  check(w.blob.defined() && w.blob.dtype() == DType::kU8 && w.blob.elements() == w.shape.bytes(),
+        operation, ": a weight (", w.shape.rows, ", ", w.shape.columns, ") of ",
+        name_of(w.shape.format), " has ", w.shape.bytes(), " bytes, not ",
+        w.blob.defined() ? w.blob.bytes() : 0);
+  check(reinterpret_cast<std::uintptr_t>(w.blob.data()) % kQuantAlign == 0, operation,
+        ": a quantized weight must begin at a multiple of ", kQuantAlign, " bytes");
+}
+
 }  // namespace
 
 void linear(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) {
@@ -46,9 +64,35 @@ void linear(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& 
         ", the weight ", name_of(w.dtype()));
   check(w.columns() == x.columns() && y.rows() == x.rows() && y.columns() == w.rows(), "linear: x ",
         x.shape(), " and weight ", w.shape(), " do not give ", y.shape());
-  one_of_types("linear: y", y, x.dtype(), accumulation_type(x.dtype()));
-  check(!bias || bias.elements() == w.rows(), "linear: a bias of ", bias.elements(), " for ",
-        w.rows(), " outputs");
+  output(x, w.rows(), bias, y);
+}
+
+void linear(const Tensor& x, const QuantizedMatrix& w, const Tensor& bias, const Tensor& y) {
+  blob("linear", w);
+  check(is_floating(x.dtype()), "linear: x is ", name_of(x.dtype()));
+  check(w.shape.columns == x.columns() && y.rows() == x.rows() && y.columns() == w.shape.rows,
+        "linear: x ", x.shape(), " and a quantized weight (", w.shape.rows, ", ", w.shape.columns,
+        ") do not give ", y.shape());
+  output(x, w.shape.rows, bias, y);
+}
+
+void lookup(const Tensor& ids, const QuantizedMatrix& table, const Tensor& out) {
+  blob("lookup", table);
+  check(ids.dtype() == DType::kI32 && is_floating(out.dtype()), "lookup: ids are ",
+        name_of(ids.dtype()), ", rows ", name_of(out.dtype()),
+        "; i32 and a floating type are needed");
+  check(out.rows() == ids.elements() && out.columns() == table.shape.columns,
+        "lookup: ", ids.elements(), " ids and a table of ", table.shape.columns,
+        " columns do not give ", out.shape());
+}
+
+void quantize(const Tensor& values, const QuantizedCut& cut, const QuantizedMatrix& to) {
+  blob("quantize", to);
+  check(values.dtype() == DType::kF32 && values.rows() == to.shape.rows &&
+            values.columns() == cut.whole_columns,
+        "quantize: values are ", name_of(values.dtype()), " ", values.shape(), "; f32 (",
+        to.shape.rows, ", ", cut.whole_columns, ") is needed");
+  expect_whole_groups("quantize", to.shape, cut);
 }
 
 void append(const PagedAttention& a, const Tensor& qkv, const KvPages& pages) {

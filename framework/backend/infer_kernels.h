@@ -17,6 +17,7 @@
 #pragma once
 
 #include <cstdint>
+#include "framework/backend/quantized.h"
 #include <span>
 
 #include "framework/backend/rope.h"
@@ -61,6 +62,19 @@ class InferKernels {
 
   // y (R, N) = x (R, K) w^T (N, K) [+ bias (N)]. x, w: one compute type; y: that or the wide one.
   virtual void linear(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) = 0;
+  // The same with a weight of 8 or 4 bits, which stands for the values that its blob gives. A
+  // backend may take rows of 16-bit x in 8 bits, too: symmetric, a scale for each group of
+  // kQuantGroup inputs, so that an element is off by at most the group's largest / 254.
+  virtual void linear(const Tensor& x, const QuantizedMatrix& w, const Tensor& bias,
+                      const Tensor& y) = 0;
+  // out (R, K) = row ids[r] - first_row of a table (N, K), or zeros when that is outside [0, N).
+  // ids (R) i32. out: any floating type.
+  virtual void lookup(const Tensor& ids, const QuantizedMatrix& table, std::int64_t first_row,
+                      const Tensor& out) = 0;
+  // Fills `to`, all of it, from logical rows (N, cut.whole_columns) f32, all of them quantizable().
+  virtual void quantize(const Tensor& values, const QuantizedCut& cut,
+                        const QuantizedMatrix& to) = 0;
+
 
   // Rotates query and key heads of qkv (R, (H + 2G) * D) in place, if a.rotary, and writes keys and
   // values of all rows into their pages. Layout of qkv as in Attention (kernels.h).
@@ -77,6 +91,9 @@ namespace infer_checks {
 void linear(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
 void append(const PagedAttention& a, const Tensor& qkv, const KvPages& pages);
 void attention(const PagedAttention& a, const Tensor& qkv, const KvPages& pages, const Tensor& out);
+void linear(const Tensor& x, const QuantizedMatrix& w, const Tensor& bias, const Tensor& y);
+void lookup(const Tensor& ids, const QuantizedMatrix& table, const Tensor& out);
+void quantize(const Tensor& values, const QuantizedCut& cut, const QuantizedMatrix& to);
 }  // namespace infer_checks
 
 }  // namespace trireme

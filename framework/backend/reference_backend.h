@@ -90,11 +90,16 @@ class ReferenceTrainKernels final : public TrainKernels {
            const Tensor& weights) override;
 };
 
-// reference_infer.cpp. A page is (G, kPageTokens, D).
+// reference_infer.cpp, reference_quantized.cpp. A page is (G, kPageTokens, D).
 class ReferenceInferKernels final : public InferKernels {
  public:
   explicit ReferenceInferKernels(Kernels& kernels) : kernels_(kernels) {}
   void linear(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) override;
+  void linear(const Tensor& x, const QuantizedMatrix& w, const Tensor& bias,
+              const Tensor& y) override;
+  void lookup(const Tensor& ids, const QuantizedMatrix& table, std::int64_t first_row,
+              const Tensor& out) override;
+  void quantize(const Tensor& values, const QuantizedCut& cut, const QuantizedMatrix& to) override;
   void append(const PagedAttention& a, const Tensor& qkv, const KvPages& pages) override;
   void attention(const PagedAttention& a, const Tensor& qkv, const KvPages& pages,
                  const Tensor& out) override;

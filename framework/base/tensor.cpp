@@ -65,4 +65,14 @@ Tensor Tensor::elements_at(std::int64_t begin, Shape shape) const {
   return view;
 }
 
+Tensor Tensor::reinterpreted(std::int64_t begin, Shape shape, DType dtype) const {
+  check(begin >= 0 && begin + shape.elements() * size_of(dtype) <= bytes(), "tensor: ", shape,
+        " of ", name_of(dtype), " from byte ", begin, " is not in ", bytes(), " bytes");
+  Tensor view = *this;
+  view.offset_ += begin;
+  view.shape_ = shape;
+  view.dtype_ = dtype;
+  return view;
+}
+
 }  // namespace trireme

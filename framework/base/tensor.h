@@ -74,6 +74,8 @@ class Tensor {
   Tensor reshaped(Shape shape) const;
   Tensor sliced_rows(std::int64_t begin, std::int64_t end) const;  // of the outermost dim
   Tensor elements_at(std::int64_t begin, Shape shape) const;  // flat offset in elements, new shape
+  // Bytes of another type, from byte `begin` of this view on.
+  Tensor reinterpreted(std::int64_t begin, Shape shape, DType dtype) const;
 
   // True when no other Tensor shares the storage: an in-place update is then unseen by anybody.
   bool sole_owner() const { return storage_.use_count() == 1; }

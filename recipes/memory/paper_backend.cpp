@@ -70,6 +70,9 @@ class NoTrainKernels final : public TrainKernels {
 class NoInferKernels final : public InferKernels {
  public:
   void linear(const Tensor&, const Tensor&, const Tensor&, const Tensor&) override {}
+  void linear(const Tensor&, const QuantizedMatrix&, const Tensor&, const Tensor&) override {}
+  void lookup(const Tensor&, const QuantizedMatrix&, std::int64_t, const Tensor&) override {}
+  void quantize(const Tensor&, const QuantizedCut&, const QuantizedMatrix&) override {}
   void append(const PagedAttention&, const Tensor&, const KvPages&) override {}
   void attention(const PagedAttention&, const Tensor&, const KvPages&, const Tensor&) override {}
 };

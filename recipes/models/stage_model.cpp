@@ -44,7 +44,8 @@ GatherPlan StageModel::gather_plan(const std::vector<Use>& order) const {
 // One part of the stores per unit: its shard, or all of a gradient that stays whole.
 void StageModel::make_units(Backend& backend, OffloadPlace* place) {
   const StagePolicy policy = policy_of(options_.zero_stage);
-  TiledShape weights{.arrays = {options_.compute}, .kind = MemoryKind::kParameters};
+  const DType held = plan_.bytes ? DType::kU8 : options_.compute;
+  TiledShape weights{.arrays = {held}, .kind = MemoryKind::kParameters};
   TiledShape gradients{.arrays = {options_.gradients}, .kind = MemoryKind::kGradients};
   for (std::size_t u = 0; u < layouts_.size(); ++u) {
     const std::int64_t whole = layouts_[u].padded(), shard = whole / shards_->size();
@@ -66,6 +67,7 @@ void StageModel::make_units(Backend& backend, OffloadPlace* place) {
                    .homes = {.host = place ? &place->host() : nullptr,
                              .weights = weights_.get(),
                              .gradients = gradients_.get()}};
+                   .bytes = plan_.bytes,
   for (const UnitPlan& plan : plan_.units) {
     unit.homes.part = units_.size();
     units_.push_back(std::make_unique<Unit>(plan.name, plan.parameters, backend, *shards_, unit));

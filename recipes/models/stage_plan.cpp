@@ -27,6 +27,7 @@ class Planner {
     EntryPlan entry{.layer = layer, .module = list_[layer].build(build_)};
     entry.module->visit([&](Parameter& p) {
       if (options_.frozen && options_.frozen(p.name())) p.freeze();
+      if (p.spec().quantizable) p.hold_as(options_.weights);
     });
     entry.units = units_of(*entry.module, static_cast<int>(plan_.entries.size()), layer);
     plan_.entries.push_back(std::move(entry));
@@ -99,6 +100,7 @@ StagePlan plan_stage(const ModelOptions& model, const Bounds& bounds, int chunks
                      const MeshShape& mesh, const MeshCoord& coord, Communicator& tensor,
                      const StagePlanOptions& options) {
   StagePlan plan;
+  plan.bytes = options.weights != WeightFormat::kPlain;
   const std::vector<LayerSpec> list = layer_list(model);
   const BuildContext build{.tensor = {&tensor},
                            .sequence_parallel = options.sequence_parallel,
@@ -113,11 +115,8 @@ StagePlan plan_stage(const ModelOptions& model, const Bounds& bounds, int chunks
 
 std::vector<FlatLayout> StagePlan::layouts(int shard_ranks, DType compute) const {
   std::vector<FlatLayout> all;
-  for (const UnitPlan& unit : units) {
-    std::vector<const ParameterSpec*> specs;
-    for (const Parameter* p : unit.parameters) specs.push_back(&p->spec());
-    all.emplace_back(specs, shard_ranks, size_of(compute));
-  }
+  for (const UnitPlan& unit : units)
+    all.push_back(layout_of(unit.parameters, shard_ranks, compute, bytes));
   return all;
 }
 

@@ -17,6 +17,7 @@
 #include "zero/gather_plan.h"
 #include "zero/stage.h"
 #include "zero/touches.h"
+#include "zero/unit.h"
 
 namespace trireme {
 
@@ -43,6 +44,8 @@ struct StagePlanOptions {
   RecomputeMode recompute = RecomputeMode::kNone;
   std::int64_t recompute_every = 1;
   std::function<bool(const std::string& parameter)> frozen;  // not trained; empty = none
+  // How weights that products alone read are held; unless plain nothing may be trained.
+  WeightFormat weights = WeightFormat::kPlain;
 };
 
 struct StagePlan {
@@ -50,6 +53,7 @@ struct StagePlan {
   std::vector<UnitPlan> units;
   std::vector<int> entries_per_chunk;
   std::vector<Cut> inputs, outputs;  // of each chunk
+  bool bytes = false;                // units are held as bytes (UnitOptions); layouts count those
 
   // Layouts of the units over the ranks that share them out.
   std::vector<FlatLayout> layouts(int shard_ranks, DType compute) const;

@@ -1,11 +1,16 @@
 // The cpu backend's kernels for inference: operands of f32, bf16 and f16 with f32 sums. Legend and
 // rules: framework/backend/infer_kernels.h.
 //
-// Products read weights as training keeps them, (N, K) by rows, once, in address order: a thread
-// takes neighbouring rows and asks for the next ones while it multiplies. Each output is one sum in
-// ascending k, whatever the number of rows or threads, as long as this file's products make it:
-// with matrix tiles (AMX) always, else up to kOwnRows rows; more go to oneDNN in pieces of
-// 64, 128, 256 and 512 rows, the rest of them not.
+// Products read weights as training keeps them, (N, K) by rows, once for a few rows of x, in
+// address order: a thread takes neighbouring rows and asks for the next ones while it multiplies.
+// Each output is one sum in a fixed order, whatever the number of rows or threads: by matrix tiles
+// (AMX, bf16 with K a multiple of 32 and 32 outputs or more) or by vectors, which the shape of W
+// decides.
+//
+// Weights of 8 and 4 bits: 16-bit rows of x become bytes, and groups of 64 inputs are summed as
+// integers (VNNI, or AMX for many rows), exactly; the groups' sums are added in ascending order in
+// f32. So every way gives an output the same bits. f32 rows, and CPUs without such products, take
+// the weights' values in f32.
 //
 // A page of keys is (G, words of D, kPageTokens), of values (G, words of kPageTokens, D): words are
 // f32, or pairs of bf16 along what the product sums over.
@@ -18,13 +23,26 @@
 
 namespace trireme {
 
+// Does this CPU, and the build, multiply tiles of bytes?
+bool has_byte_tiles();
+
 class CpuInferKernels final : public InferKernels {
  public:
   // `bf16`: pairs of bf16 are multiplied, else bf16 is storage; `tiles`: by AMX.
   CpuInferKernels(Backend& owner, Kernels& kernels, int threads, bool bf16, bool tiles)
-      : owner_(owner), kernels_(kernels), threads_(threads), bf16_(bf16), tiles_(tiles) {}
+      : owner_(owner),
+        kernels_(kernels),
+        threads_(threads),
+        bf16_(bf16),
+        tiles_(tiles),
+        byte_tiles_(tiles && has_byte_tiles()) {}
 
   void linear(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) override;
+  void linear(const Tensor& x, const QuantizedMatrix& w, const Tensor& bias,
+              const Tensor& y) override;
+  void lookup(const Tensor& ids, const QuantizedMatrix& table, std::int64_t first_row,
+              const Tensor& out) override;
+  void quantize(const Tensor& values, const QuantizedCut& cut, const QuantizedMatrix& to) override;
   void append(const PagedAttention& a, const Tensor& qkv, const KvPages& pages) override;
   void attention(const PagedAttention& a, const Tensor& qkv, const KvPages& pages,
                  const Tensor& out) override;
@@ -32,6 +50,8 @@ class CpuInferKernels final : public InferKernels {
  private:
   void tile_linear(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
   void row_linear(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
+  void byte_linear(const Tensor& x, const QuantizedMatrix& w, const Tensor& bias, const Tensor& y);
+  void wide_linear(const Tensor& x, const QuantizedMatrix& w, const Tensor& bias, const Tensor& y);
   // Sequences of few rows: one task a row, key/value head and span of positions.
   void decode(const PagedAttention& a, const Tensor& qkv, const KvPages& pages, const Tensor& out);
   // Sequences of many rows: blocks of 64 queries by 64 keys.
@@ -45,7 +65,7 @@ class CpuInferKernels final : public InferKernels {
   Backend& owner_;
   Kernels& kernels_;
   int threads_;
-  bool bf16_, tiles_;
+  bool bf16_, tiles_, byte_tiles_;
   std::map<std::tuple<std::int64_t, double, RopeScaling>, Tensor> rotary_tables_;
 };
 

@@ -1,0 +1,231 @@
+// y = x W^T + b with W in 8 or 4 bits, at the rate at which W is read. Legend and arithmetic:
+// quantized_product.h.
+#include <algorithm>
+#include <bit>
+
+#include "framework/backend/cpu/cpu_infer_kernels.h"
+#include "framework/backend/cpu/parallel.h"
+#include "framework/backend/cpu/quantized_product.h"
+#include "framework/base/error.h"
+
+namespace trireme {
+
+namespace quantized {
+
+#if defined(__AVX512VNNI__) && defined(__AVX512F__) && defined(__AVX512BW__) && \
+    defined(__AVX512VL__)
+
+namespace {
+
+constexpr std::int64_t kAhead = 4096;  // bytes of W that are asked for before they are multiplied
+constexpr float kLeast = 1e-30f;       // a smaller group of x counts as zero
+
+inline __m512i four_bytes(const std::int8_t* p) {
+  std::int32_t word;
+  std::memcpy(&word, p, 4);
+  return _mm512_set1_epi32(word);
+}
+
+// A block by rows [row, row + C) of x.
+template <int C>
+void int4_rows(const ByteProduct& p, std::int64_t b, std::int64_t row) {
+  const std::uint8_t* codes = p.block(b);
+  const std::int64_t groups = p.x.groups;
+  const __m512i low_half = _mm512_set1_epi8(15);
+  __m512 y[C] = {};
+  for (std::int64_t g = 0; g < groups; ++g, codes += kInt4Group) {
+    const std::int8_t* x = p.x.row(row) + g * kQuantGroup;
+    __m512i low[C] = {}, high[C] = {};
+#pragma GCC unroll 8
+    for (int quad = 0; quad < 8; ++quad) {
+      if (C == 1 || row == 0) __builtin_prefetch(codes + 64 * quad + kAhead, 0, 2);
+      const __m512i both = _mm512_loadu_si512(codes + 64 * quad);
+      const __m512i first = _mm512_and_si512(both, low_half);
+      const __m512i second = _mm512_and_si512(_mm512_srli_epi16(both, 4), low_half);
+#pragma GCC unroll 4
+      for (int c = 0; c < C; ++c) {
+        const std::int8_t* at = x + c * groups * kQuantGroup + 4 * quad;
+        low[c] = _mm512_dpbusd_epi32(low[c], first, four_bytes(at));
+        high[c] = _mm512_dpbusd_epi32(high[c], second, four_bytes(at + 32));
+      }
+    }
+    const Int4Scales scales(codes);
+#pragma GCC unroll 4
+    for (int c = 0; c < C; ++c) {
+      const std::int64_t at = (row + c) * groups + g;
+      y[c] = scales.add(y[c], _mm512_add_epi32(low[c], high[c]), p.x.scale[at], p.x.total[at]);
+    }
+  }
+  for (int c = 0; c < C; ++c) put(p, b, row + c, y[c]);
+}
+
+template <int C>
+void int8_rows(const ByteProduct& p, std::int64_t b, std::int64_t row) {
+  const std::uint8_t* codes = p.block(b);
+  const std::int64_t groups = p.x.groups;
+  __m512 y[C] = {};
+  for (std::int64_t g = 0; g < groups; ++g, codes += kInt8Group) {
+    const std::int8_t* x = p.x.row(row) + g * kQuantGroup;
+    __m512i even[C] = {}, odd[C] = {};
+#pragma GCC unroll 16
+    for (int quad = 0; quad < 16; ++quad) {
+      if (C == 1 || row == 0) __builtin_prefetch(codes + 64 * quad + kAhead, 0, 2);
+      const __m512i w = _mm512_loadu_si512(codes + 64 * quad);
+#pragma GCC unroll 4
+      for (int c = 0; c < C; ++c) {
+        __m512i& sum = quad % 2 ? odd[c] : even[c];
+        sum = _mm512_dpbusd_epi32(sum, w, four_bytes(x + c * groups * kQuantGroup + 4 * quad));
+      }
+    }
+#pragma GCC unroll 4
+    for (int c = 0; c < C; ++c) {
+      const std::int64_t at = (row + c) * groups + g;
+      y[c] = add_int8(y[c], _mm512_add_epi32(even[c], odd[c]), p.x.scale[at], p.x.less[at]);
+    }
+  }
+  for (int c = 0; c < C; ++c) put(p, b, row + c, y[c]);
+}
+
+template <int C>
+void some_rows(const ByteProduct& p, std::int64_t b, std::int64_t row) {
+  p.shape.format == WeightFormat::kInt4 ? int4_rows<C>(p, b, row) : int8_rows<C>(p, b, row);
+}
+
+// Blocks [begin, end) of all rows.
+void vector_blocks(const ByteProduct& p, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t b = begin; b < end; ++b) {
+    std::int64_t row = 0;
+    for (; row + 4 <= p.rows; row += 4) some_rows<4>(p, b, row);
+    for (; row + 2 <= p.rows; row += 2) some_rows<2>(p, b, row);
+    if (row < p.rows) some_rows<1>(p, b, row);
+  }
+}
+
+struct ByteRow {
+  std::int8_t* bytes;
+  float *scale, *total;
+  std::int32_t* less;
+};
+
+inline vec::U32 larger(vec::U32 a, vec::U32 b) { return a > b ? a : b; }
+
+std::uint32_t largest_lane(vec::U32 v) {
+  v = larger(v,
+             __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
+  v = larger(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3));
+  v = larger(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1));
+  return std::max(v[0], v[1]);
+}
+
+// Up to 64 elements from `at` on, as bytes; what is missing is zero.
+void take_group(const vec::Reader& x, std::int64_t at, std::int64_t count, const ByteRow& to) {
+  vec::F32 v[4];
+  vec::U32 most{};
+  for (int i = 0; i < 4; ++i) {
+    const auto n = static_cast<int>(std::clamp<std::int64_t>(count - 16 * i, 0, 16));
+    v[i] = x.load(at + 16 * i, n);
+    most = larger(most, vec::bits(v[i]) & 0x7fffffffu);  // in this order NaN is largest
+  }
+  const float largest = std::bit_cast<float>(largest_lane(most));
+  const float inverse = largest < kLeast ? 0.0f : 127.0f / largest;
+  vec::F32 total{};
+  for (int i = 0; i < 4; ++i) {
+    const vec::F32 whole = vec::round(v[i] * inverse);
+    total += whole;
+    _mm_storeu_si128(
+        reinterpret_cast<__m128i*>(to.bytes + 16 * i),
+        _mm512_maskz_cvtsepi32_epi8(vec::kAll, _mm512_maskz_cvtps_epi32(vec::kAll, (__m512)whole)));
+  }
+  const float sum = vec::sum(total);  // of whole numbers: exact
+  *to.scale = largest < kLeast ? 0.0f : largest / 127.0f;
+  *to.total = *to.scale * sum;
+  *to.less = -128 * static_cast<std::int32_t>(sum);
+}
+
+std::int64_t up(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// Rows [first, first + rows) of x into `memory`, whose size byte_rows_size() says.
+ByteRows take_rows(int threads, const Tensor& x, std::int64_t first, std::int64_t rows,
+                   std::byte* memory) {
+  const std::int64_t k = x.columns(), groups = (k + kQuantGroup - 1) / kQuantGroup;
+  const std::int64_t padded = (rows + 15) / 16 * 16;
+  auto* bytes = reinterpret_cast<std::int8_t*>(memory);
+  auto* scale = reinterpret_cast<float*>(memory + padded * groups * kQuantGroup);
+  auto* total = scale + up(padded * groups * 4) / 4;
+  auto* less = reinterpret_cast<std::int32_t*>(total + up(padded * groups * 4) / 4);
+  const vec::Reader from(x);
+  parallel_ranges(threads, padded * groups, 256, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t row = i / groups, at = i % groups * kQuantGroup;
+      const std::int64_t count = row < rows ? std::min(kQuantGroup, k - at) : 0;
+      take_group(from, (first + row) * k + at, count,
+                 {bytes + i * kQuantGroup, scale + i, total + i, less + i});
+    }
+  });
+  return {padded, groups, bytes, scale, total, less};
+}
+
+std::int64_t byte_rows_size(std::int64_t rows, std::int64_t columns) {
+  const std::int64_t groups = (columns + kQuantGroup - 1) / kQuantGroup;
+  const std::int64_t padded = (rows + 15) / 16 * 16;
+  return padded * groups * kQuantGroup + 3 * up(padded * groups * 4);
+}
+
+}  // namespace
+
+#endif
+
+}  // namespace quantized
+
+#if defined(__AVX512VNNI__) && defined(__AVX512F__) && defined(__AVX512BW__) && \
+    defined(__AVX512VL__)
+
+void CpuInferKernels::byte_linear(const Tensor& x, const QuantizedMatrix& w, const Tensor& bias,
+                                  const Tensor& y) {
+  using namespace quantized;
+  constexpr std::int64_t kRowsAtOnce = 256;  // their bytes stay in the second cache level
+  constexpr std::int64_t kTileRows = 4;      // fewer are vectors' work
+  const std::int64_t k = x.columns();
+  const Tensor memory = scratch(byte_rows_size(std::min(kRowsAtOnce, x.rows()), k));
+  for (std::int64_t first = 0; first < x.rows(); first += kRowsAtOnce) {
+    const std::int64_t rows = std::min(kRowsAtOnce, x.rows() - first);
+    const ByteProduct p{
+        .shape = w.shape,
+        .blob = w.blob.as<std::uint8_t>(),
+        .x = take_rows(threads_, x, first, rows, static_cast<std::byte*>(memory.data())),
+        .first = first,
+        .rows = rows,
+        .bias = bias,
+        .y = y};
+    const bool by_tiles = byte_tiles_ && rows >= kTileRows;
+    const std::int64_t each = apart_bytes(w.shape);
+    const Tensor apart = by_tiles && each > 0 ? scratch(threads_ * each) : Tensor();
+    parallel_ranges(threads_, w.shape.blocks(), 1 + 65536 / (kQuantRows * k * rows + 1),
+                    [&](std::int64_t begin, std::int64_t end) {
+                      if (!by_tiles) return vector_blocks(p, begin, end);
+                      tile_blocks(
+                          p, begin, end,
+                          static_cast<std::uint8_t*>(apart.data()) + omp_get_thread_num() * each);
+                    });
+  }
+}
+
+#else
+
+void CpuInferKernels::byte_linear(const Tensor& x, const QuantizedMatrix& w, const Tensor& bias,
+                                  const Tensor& y) {
+  wide_linear(x, w, bias, y);
+}
+
+#endif
+
+void CpuInferKernels::linear(const Tensor& x, const QuantizedMatrix& w, const Tensor& bias,
+                             const Tensor& y) {
+  infer_checks::linear(x, w, bias, y);
+  check(x.dtype() != DType::kF64, "linear: the cpu backend computes f32, bf16 and f16, not f64");
+  if (y.elements() == 0) return;
+  x.dtype() != DType::kF32&& quantized::kMultipliesBytes ? byte_linear(x, w, bias, y)
+                                                         : wide_linear(x, w, bias, y);
+}
+
+}  // namespace trireme
