@@ -1,5 +1,6 @@
-// y = x W^T + b for few rows, at the rate at which W is read. Legend: M rows of x, N outputs, K
-// inputs; W (N, K).
+// y = x W^T + b, at the rate at which W is read where rows are few. Each output is one vector of
+// sums in ascending k, added up at the end, whatever the number of rows. Legend: M rows of x, N
+// outputs, K inputs; W (N, K).
 #include <algorithm>
 
 #include "framework/backend/cpu/cpu_infer_kernels.h"
@@ -13,9 +14,9 @@ namespace {
 
 using vec::F32;
 
-constexpr std::int64_t kOwnRows = 32;  // more are a library's work
-constexpr int kRows = 4;               // of W at a time: neighbours, so one stretch of memory
+constexpr int kRows = 4;  // of W at a time: neighbours, so one stretch of memory
 constexpr int kColumns = vec::kLanes == 16 ? 4 : 2;  // rows of x at a time
+constexpr std::int64_t kBytesAtOnce = 256 << 10;     // of x, which stay in the second cache level
 
 // How a vector's worth of W and x meets. kStep elements of K a vector.
 struct F32Dot {
@@ -34,7 +35,7 @@ struct F32Dot {
   static F32 multiply_add(Vector a, Vector b, F32 c) { return vec::fma(a, b, c); }
 };
 
-// bf16 as storage: x was converted before.
+// 16 bits as storage: x was converted before.
 struct StoredDot : F32Dot {
   using W = std::uint16_t;
   template <typename Count>
@@ -42,8 +43,15 @@ struct StoredDot : F32Dot {
     return vec::from_bf16(vec::load(p, n));
   }
 };
+struct StoredF16Dot : StoredDot {
+  template <typename Count>
+  static F32 load_w(const W* p, Count n) {
+    return vec::from_f16(vec::load(p, n));
+  }
+};
 
 #if defined(__AVX512BF16__) && defined(__AVX512VL__)
+constexpr bool kMultipliesPairs = true;
 struct PairDot {
   using W = std::uint16_t;
   using X = std::uint16_t;
@@ -62,14 +70,15 @@ struct PairDot {
     return (F32)_mm512_dpbf16_ps((__m512)c, (__m512bh)a, (__m512bh)b);
   }
 };
-#else
+#else  // whatever the CPU could do
+constexpr bool kMultipliesPairs = false;
 using PairDot = StoredDot;
 #endif
 
 // R rows of W by C rows of x. `next`: what is read after these rows, asked for on the way.
 template <typename D, int R, int C>
 inline void dot_tile(std::int64_t k, const typename D::W* w, const typename D::X* x,
-                     std::int64_t x_row, const char* next, float (&out)[kRows][kColumns]) {
+                     std::int64_t x_row, const char* next, float (&out)[kColumns][kRows]) {
   F32 sum[R][C] = {};
   const auto step = [&](std::int64_t at, auto n) {
     typename D::Vector left[R];
@@ -96,7 +105,7 @@ inline void dot_tile(std::int64_t k, const typename D::W* w, const typename D::X
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
-    for (int c = 0; c < C; ++c) out[r][c] = vec::sum(sum[r][c]);
+    for (int c = 0; c < C; ++c) out[c][r] = vec::sum(sum[r][c]);
 }
 
 struct Product {
@@ -105,37 +114,36 @@ struct Product {
   const Tensor& y;
 };
 
-// Outputs [begin, end) of all rows.
+// Outputs [begin, end) of rows [first, last) of x.
 template <typename D>
-void dot_rows(const Product& p, const typename D::W* w, const typename D::X* x, std::int64_t begin,
-              std::int64_t end) {
+void dot_rows(const Product& p, const typename D::W* w, const typename D::X* x, std::int64_t first,
+              std::int64_t last, std::int64_t begin, std::int64_t end) {
   const vec::Writer to(p.y);
-  float out[kRows][kColumns];
-  const auto put = [&](std::int64_t row, int rows, std::int64_t column, int columns) {
-    for (int r = 0; r < rows; ++r) {
-      const float add = p.bias ? vec::Reader(p.bias).one(row + r) : 0.0f;
-      for (int c = 0; c < columns; ++c) to.one((column + c) * p.n + row + r, out[r][c] + add);
-    }
-  };
+  float out[kColumns][kRows];
   std::int64_t row = begin;
+  const auto put = [&](std::int64_t column, int columns, int rows) {
+    const F32 add = p.bias ? vec::Reader(p.bias).load(row, rows) : F32{};
+    for (int c = 0; c < columns; ++c)
+      to.store((column + c) * p.n + row, vec::load(out[c], rows) + add, rows);
+  };
   for (; row + kRows <= end; row += kRows) {
     const auto* rows = w + row * p.k;
     const auto* next =
         row + 2 * kRows <= end ? reinterpret_cast<const char*>(rows + kRows * p.k) : nullptr;
-    std::int64_t c = 0;
-    for (; c + kColumns <= p.m; c += kColumns, next = nullptr) {
+    std::int64_t c = first;
+    for (; c + kColumns <= last; c += kColumns, next = nullptr) {
       dot_tile<D, kRows, kColumns>(p.k, rows, x + c * p.k, p.k, next, out);
-      put(row, kRows, c, kColumns);
+      put(c, kColumns, kRows);
     }
-    for (; c < p.m; ++c, next = nullptr) {
+    for (; c < last; ++c, next = nullptr) {
       dot_tile<D, kRows, 1>(p.k, rows, x + c * p.k, p.k, next, out);
-      put(row, kRows, c, 1);
+      put(c, 1, kRows);
     }
   }
   for (; row < end; ++row)
-    for (std::int64_t c = 0; c < p.m; ++c) {
+    for (std::int64_t c = first; c < last; ++c) {
       dot_tile<D, 1, 1>(p.k, w + row * p.k, x + c * p.k, p.k, nullptr, out);
-      put(row, 1, c, 1);
+      put(c, 1, 1);
     }
 }
 
@@ -143,12 +151,17 @@ template <typename D>
 void dot_product(int threads, const Product& p, const void* w, const void* x) {
   // Cut between groups of rows, so that a group never depends on the number of threads.
   const std::int64_t groups = (p.n + kRows - 1) / kRows;
-  parallel_ranges(threads, groups, 1 + 65536 / (kRows * p.k * p.m + 1),
-                  [&](std::int64_t begin, std::int64_t end) {
-                    dot_rows<D>(p, static_cast<const typename D::W*>(w),
-                                static_cast<const typename D::X*>(x), begin * kRows,
-                                std::min(p.n, end * kRows));
-                  });
+  const std::int64_t at_once = std::max<std::int64_t>(
+      32, kBytesAtOnce /
+              (std::max<std::int64_t>(1, p.k) * static_cast<std::int64_t>(sizeof(typename D::X))) /
+              kColumns * kColumns);
+  parallel_ranges(
+      threads, groups, 1 + 65536 / (kRows * p.k * p.m + 1),
+      [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t row = 0; row < p.m; row += at_once)
+          dot_rows<D>(p, static_cast<const typename D::W*>(w), static_cast<const typename D::X*>(x),
+                      row, std::min(p.m, row + at_once), begin * kRows, std::min(p.n, end * kRows));
+      });
 }
 
 }  // namespace
@@ -157,10 +170,13 @@ void CpuInferKernels::row_linear(const Tensor& x, const Tensor& w, const Tensor&
                                  const Tensor& y) {
   const Product p{x.rows(), w.rows(), x.columns(), bias, y};
   if (x.dtype() == DType::kF32) return dot_product<F32Dot>(threads_, p, w.data(), x.data());
-  if (bf16_) return dot_product<PairDot>(threads_, p, w.data(), x.data());
+  const bool half = x.dtype() == DType::kF16;
+  if (kMultipliesPairs && bf16_ && !half)
+    return dot_product<PairDot>(threads_, p, w.data(), x.data());
   const Tensor wide = owner_.allocate(x.shape(), DType::kF32, MemoryKind::kWorkspace);
   kernels_.cast(x, wide);
-  dot_product<StoredDot>(threads_, p, w.data(), wide.data());
+  half ? dot_product<StoredF16Dot>(threads_, p, w.data(), wide.data())
+       : dot_product<StoredDot>(threads_, p, w.data(), wide.data());
 }
 
 void CpuInferKernels::linear(const Tensor& x, const Tensor& w, const Tensor& bias,
@@ -168,22 +184,9 @@ void CpuInferKernels::linear(const Tensor& x, const Tensor& w, const Tensor& bia
   infer_checks::linear(x, w, bias, y);
   check(x.dtype() != DType::kF64, "linear: the cpu backend computes f32, bf16 and f16, not f64");
   if (y.elements() == 0) return;
-  const bool own = x.dtype() != DType::kF16 && x.columns() > 0;
-  if (own && x.dtype() == DType::kBF16 && tiles_ && x.columns() % 32 == 0 && w.rows() >= 32)
+  if (x.dtype() == DType::kBF16 && tiles_ && x.columns() % 32 == 0 && w.rows() >= 32)
     return tile_linear(x, w, bias, y);
-  std::int64_t done = 0;
-  const auto rows = [&](std::int64_t count) {
-    const std::int64_t end = done + count;
-    const Tensor in = x.sliced_rows(done, end), out = y.sliced_rows(done, end);
-    own&& count <= kOwnRows
-        ? row_linear(in, w, bias, out)
-        : kernels_.matmul({.a = in, .b = w, .c = out, .transpose_b = true, .bias = bias});
-    done = end;
-  };
-  if (!own) return rows(x.rows());
-  for (const std::int64_t piece : {512, 256, 128, 64})
-    while (x.rows() - done >= piece) rows(piece);
-  while (done < x.rows()) rows(std::min(kOwnRows, x.rows() - done));
+  row_linear(x, w, bias, y);
 }
 
 }  // namespace trireme

@@ -1,52 +1,59 @@
-// How the cpu backend arranges the elements of a page, and the words it is multiplied in. Private
-// to infer_*.cpp.
+// How the cpu backend arranges the elements of a page, and the one way in which attention over
+// pages rounds. Private to infer_*.cpp.
 //
 // One key/value head's part of a page: keys (D / pair words, 16 positions), so that one vector of
 // words meets 16 keys and scores need no sums over lanes; values (16 / pair words, D).
+//
+// infer_decode.cpp takes sequences with few rows in a pass, infer_prefill.cpp those with many. A
+// row must become the same bits in both, however a prompt is cut, so both keep to this:
+//  - Operands are words of W (attention_tile.h), chosen by type, build and CPU alone; probabilities
+//    are rounded to W::Element. A product adds words in ascending order to one sum an element
+//    (matrix tiles in their own order, which no other row changes).
+//  - Scores, softmax_block and weighted values go by blocks of kTile positions, and these by spans
+//    of kSpan; both begin at multiples of their size. The blocks of a span follow one another, and
+//    spans are sums of their own, which add_span() adds up in order: so spans may be computed at a
+//    time (arXiv 2311.01282).
+//  - What a row does not see adds words of zero, which change no sum.
 #pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
 
 #include "framework/backend/cpu/attention_tile.h"
 #include "framework/backend/infer_kernels.h"
 
 namespace trireme {
 
-// Sequences with so many rows in a pass, or fewer, are infer_decode.cpp's, the others
-// infer_prefill.cpp's. The two round differently.
+// Sequences with so many rows in a pass, or fewer, are infer_decode.cpp's.
 inline constexpr std::int64_t kFewRows = 8;
+inline constexpr std::int64_t kSpan = 256;  // positions
+inline constexpr std::int64_t kPagesOfTile = kTile / kPageTokens;
 
 // Words of f32.
 struct F32Page {
   using Element = float;
   using Word = float;
   static constexpr std::int64_t kPair = 1;
-  static vec::F32 broadcast(const Word* a) { return vec::set1(*a); }
-  static vec::F32 multiply_add(vec::F32 a, vec::F32 b, vec::F32 c) { return vec::fma(a, b, c); }
-  static Element narrow(float v) { return v; }
 };
 
-// Pairs of bf16, multiplied as the build can.
+// Pairs of bf16.
 struct BF16Page {
   using Element = std::uint16_t;
   using Word = std::uint32_t;
   static constexpr std::int64_t kPair = 2;
-  static vec::F32 broadcast(const Word* a) { return vec::from_bits(vec::U32{} + *a); }
-  static vec::F32 multiply_add(vec::F32 a, vec::F32 b, vec::F32 c) {
-#if defined(__AVX512BF16__) && defined(__AVX512VL__)
-    return (vec::F32)_mm512_dpbf16_ps((__m512)c, (__m512bh)a, (__m512bh)b);
-#else
-    const vec::U32 high = vec::U32{} + 0xffff0000u;
-    const vec::U32 x = vec::bits(a), y = vec::bits(b);
-    c = vec::fma(vec::from_bits(x << 16), vec::from_bits(y << 16), c);
-    return vec::fma(vec::from_bits(x & high), vec::from_bits(y & high), c);
-#endif
-  }
-  static Element narrow(float v) { return BFloat16(v).bits; }
 };
 
-// Calls f with the words of pages of this type.
+// Calls f(W, P): how operands of attention over rows of this type are multiplied and kept. `bf16`:
+// pairs are multiplied, else they are storage; `tiles`: by matrix tiles.
 template <typename F>
-void with_page(DType type, F f) {
-  type == DType::kBF16 ? f(BF16Page{}) : f(F32Page{});
+void with_words_and_pages(DType rows, bool bf16, bool tiles, F f) {
+  const bool pairs = rows == DType::kBF16;
+  with_words(pairs && bf16 ? DType::kBF16 : DType::kF32, tiles, [&](auto words) {
+    if (pairs) return f(words, BF16Page{});
+    if constexpr (decltype(words)::kPair == 1) f(words, F32Page{});
+  });
 }
 
 // Elements of one head in one page, keys or values.
@@ -59,12 +66,73 @@ typename P::Element* page_of(const Tensor& half, const PagedAttention& a, std::i
          (page * a.kv_heads + head) * page_elements(a.head_dim);
 }
 
+// One key/value head of one sequence.
+template <typename P>
+struct HeadPages {
+  const PagedAttention& a;
+  const PagedSequence& sequence;
+  const KvPages& pages;
+  std::int64_t head;
+  // Of the page that holds a position.
+  const typename P::Word* keys(std::int64_t position) const { return words(pages.keys, position); }
+  const typename P::Word* values(std::int64_t position) const {
+    return words(pages.values, position);
+  }
+
+ private:
+  const typename P::Word* words(const Tensor& half, std::int64_t position) const {
+    const std::int64_t page = sequence.pages[static_cast<std::size_t>(position / kPageTokens)];
+    return reinterpret_cast<const typename P::Word*>(page_of<P>(half, a, page, head));
+  }
+};
+
+// `count` words of a page as words of W; a pair of bf16 may become two rows of f32, `to_row` apart.
+template <typename W, typename P>
+void copy_words(const typename P::Word* from, std::int64_t count, typename W::Word* to,
+                std::int64_t to_row) {
+  if constexpr (W::kPair == P::kPair) {
+    std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(*to));
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) {
+      to[i] = std::bit_cast<float>(from[i] << 16);
+      to[to_row + i] = std::bit_cast<float>(from[i] & 0xffff0000u);
+    }
+  }
+}
+
+// The block of positions [at, at + kTile) below `seen`, the rest zero: keys (dim / pair, kTile),
+// values (kTile / pair, dim), dim >= D.
+template <typename W, typename P>
+void take_block(const HeadPages<P>& from, std::int64_t at, std::int64_t seen, std::int64_t dim,
+                typename W::Word* keys, typename W::Word* values) {
+  constexpr std::int64_t kRows = P::kPair / W::kPair;  // that a row of a page's words becomes
+  const std::int64_t head_dim = from.a.head_dim, words = kTile * dim / W::kPair;
+  if (seen < at + kTile || head_dim < dim) {
+    std::fill_n(keys, words, typename W::Word(0));
+    std::fill_n(values, words, typename W::Word(0));
+  }
+  for (std::int64_t j = 0; j < kPagesOfTile; ++j) {
+    const std::int64_t position = at + j * kPageTokens;
+    if (position >= seen) break;
+    const auto* page_keys = from.keys(position);
+    for (std::int64_t w = 0; w < head_dim / P::kPair; ++w)
+      copy_words<W, P>(page_keys + w * kPageTokens, kPageTokens,
+                       keys + w * kRows * kTile + j * kPageTokens, kTile);
+    const auto* page_values = from.values(position);
+    const std::int64_t count = std::min(kPageTokens, seen - position);
+    for (std::int64_t w = 0; w < (count + P::kPair - 1) / P::kPair; ++w)
+      copy_words<W, P>(page_values + w * head_dim, head_dim,
+                       values + (j * kPageTokens / W::kPair + w * kRows) * dim, dim);
+  }
+}
+
 // Probabilities of 64 keys for one query: an online softmax in base 2, one block after the other.
 // `scores` become exp2(score * factor - most), 0 outside [first, last]; returns by how much what
 // was summed before must be multiplied.
 struct Softmax {
   float most, sum;
 };
+inline constexpr Softmax kNothing{-std::numeric_limits<float>::infinity(), 0.0f};
 template <typename Store>
 inline float softmax_block(const float* scores, float factor, int first, int last, Softmax& state,
                            Store store) {
@@ -91,6 +159,23 @@ inline float softmax_block(const float* scores, float factor, int first, int las
   state.most = after;
   state.sum = state.sum * kept + vec::sum(sum);
   return kept;
+}
+
+// Adds the sums of a span, (n) and its softmax, to those of the spans before it. n: whole vectors.
+inline void add_span(const float* span, const Softmax& state, std::int64_t n, float* all,
+                     Softmax& all_state) {
+  if (state.most == kNothing.most) return;
+  if (all_state.most == kNothing.most) {
+    std::copy_n(span, n, all);
+    all_state = state;
+    return;
+  }
+  const float most = std::max(state.most, all_state.most);
+  const auto share = [&](float of) { return vec::exp2(vec::set1(of - most)); };
+  const vec::F32 kept = share(all_state.most), added = share(state.most);
+  for (std::int64_t i = 0; i < n; i += vec::kLanes)
+    vec::store(all + i, vec::fma(vec::load(span + i), added, vec::load(all + i) * kept));
+  all_state = {most, all_state.sum * kept[0] + state.sum * added[0]};
 }
 
 }  // namespace trireme

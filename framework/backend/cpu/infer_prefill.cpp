@@ -1,8 +1,8 @@
 // Attention of sequences with many rows: blocks of 64 queries meet blocks of 64 positions, as in
 // attention.cpp, whose tile products these are. A task is one key/value head of one sequence, or a
 // range of its query blocks; it takes keys and values from their pages once for all query heads of
-// the group. Blocks of positions begin at multiples of 64, so a row does not depend on how a prompt
-// is cut into chunks of more than kFewRows rows. Legend: see infer_kernels.h.
+// the group. Legend: see infer_kernels.h; what makes a row the same bits here and in
+// infer_decode.cpp: infer_pages.h.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -21,7 +21,7 @@ namespace {
 
 using vec::F32;
 
-constexpr std::int64_t kPagesOfTile = kTile / kPageTokens;
+constexpr std::int64_t kTilesOfSpan = kSpan / kTile;
 
 std::int64_t tiles_for(std::int64_t tokens) { return (tokens + kTile - 1) / kTile; }
 
@@ -29,31 +29,19 @@ template <typename W>
 struct Workspace {
   typename W::Element *query, *p;
   typename W::Word *keys, *values;
-  float *scores, *out;
-  Softmax* state;
+  float *scores, *span, *out;
+  Softmax *span_state, *state;  // of a row
   Workspace(ScratchPlan& plan, std::int64_t padded_dim, std::int64_t tiles)
       : query(plan.take<typename W::Element>(kTile * padded_dim)),
         p(plan.take<typename W::Element>(kTile * kTile)),
         keys(plan.take<typename W::Word>(tiles * kTile * padded_dim / W::kPair)),
         values(plan.take<typename W::Word>(tiles * kTile * padded_dim / W::kPair)),
         scores(plan.take<float>(kTile * kTile)),
+        span(plan.take<float>(kTile * padded_dim)),
         out(plan.take<float>(kTile * padded_dim)),
+        span_state(plan.take<Softmax>(kTile)),
         state(plan.take<Softmax>(kTile)) {}
 };
-
-// 16 keys of one word row of a page, as words of W; a pair of bf16 may become two words of f32.
-template <typename W, typename P>
-void copy_words(const typename P::Word* from, std::int64_t count, typename W::Word* to,
-                std::int64_t to_row) {
-  if constexpr (W::kPair == P::kPair) {
-    std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(*to));
-  } else {
-    for (std::int64_t i = 0; i < count; ++i) {
-      to[i] = std::bit_cast<float>(from[i] << 16);
-      to[to_row + i] = std::bit_cast<float>(from[i] & 0xffff0000u);
-    }
-  }
-}
 
 template <typename W, typename P>
 class PrefillTask {
@@ -75,15 +63,15 @@ class PrefillTask {
     [[maybe_unused]] const typename W::Session session;
     first_tile_ = first_tile(begin);
     const std::int64_t seen = s_.first_position + std::min(s_.rows, end * kTile);
-    for (std::int64_t t = first_tile_; t < tiles_for(seen); ++t) take_tile(t, seen);
+    const HeadPages<P> from{a_, s_, pages_, head_};
+    for (std::int64_t t = first_tile_; t < tiles_for(seen); ++t)
+      take_block<W>(from, t * kTile, seen, extents_.padded_dim, keys_of(t), values_of(t));
     const std::int64_t group = a_.heads / a_.kv_heads;
     for (std::int64_t block = begin; block < end; ++block)
       for (std::int64_t h = 0; h < group; ++h) query_block(block, head_ * group + h);
   }
 
  private:
-  static constexpr std::int64_t kWordRows = P::kPair / W::kPair;  // word rows that one becomes
-
   std::int64_t first_tile(std::int64_t block) const {
     const std::int64_t first = s_.first_position + block * kTile - a_.window + 1;
     return a_.window == 0 ? 0 : std::max<std::int64_t>(0, first) / kTile;
@@ -96,47 +84,35 @@ class PrefillTask {
     return work_.values + (tile - first_tile_) * kTile * extents_.padded_dim / W::kPair;
   }
 
-  // Keys and values of a tile's positions below `seen`, the rest zero.
-  void take_tile(std::int64_t tile, std::int64_t seen) {
-    const std::int64_t d = extents_.padded_dim, words = kTile * d / W::kPair;
-    std::fill_n(keys_of(tile), words, typename W::Word(0));
-    std::fill_n(values_of(tile), words, typename W::Word(0));
-    for (std::int64_t j = 0; j < kPagesOfTile; ++j) {
-      const std::int64_t position = tile * kTile + j * kPageTokens;
-      if (position >= seen) break;
-      const std::int64_t page = s_.pages[static_cast<std::size_t>(position / kPageTokens)];
-      const auto* keys = words_of(pages_.keys, page);
-      for (std::int64_t w = 0; w < a_.head_dim / P::kPair; ++w)
-        copy_words<W, P>(keys + w * kPageTokens, kPageTokens,
-                         keys_of(tile) + w * kWordRows * kTile + j * kPageTokens, kTile);
-      const auto* values = words_of(pages_.values, page);
-      const std::int64_t count = std::min(kPageTokens, seen - position);
-      for (std::int64_t w = 0; w < (count + P::kPair - 1) / P::kPair; ++w)
-        copy_words<W, P>(values + w * a_.head_dim, a_.head_dim,
-                         values_of(tile) + (j * kPageTokens / W::kPair + w * kWordRows) * d, d);
-    }
-  }
-
-  const typename P::Word* words_of(const Tensor& half, std::int64_t page) const {
-    return reinterpret_cast<const typename P::Word*>(page_of<P>(half, a_, page, head_));
-  }
-
   void query_block(std::int64_t block, std::int64_t head) {
     const std::int64_t d = extents_.padded_dim;
     const HeadRows query{vec::Reader(qkv_).at(s_.first_row * qkv_.columns() + head * a_.head_dim),
                          qkv_.columns()};
     pack_rows<W>(extents_, query, block, block + 1, work_.query - block * kTile * d);
     std::fill_n(work_.out, kTile * d, 0.0f);
-    std::fill_n(work_.state, kTile, Softmax{-std::numeric_limits<float>::infinity(), 0.0f});
+    std::fill_n(work_.state, kTile, kNothing);
     const std::int64_t last = s_.first_position + std::min(s_.rows, (block + 1) * kTile) - 1;
-    for (std::int64_t tile = first_tile(block); tile <= last / kTile; ++tile) {
+    for (std::int64_t tile = first_tile(block), end; tile <= last / kTile; tile = end) {
+      end = std::min(last / kTile, tile / kTilesOfSpan * kTilesOfSpan + kTilesOfSpan - 1) + 1;
+      span(block, tile, end);
+      for (std::int64_t r = 0; r < kTile; ++r)
+        add_span(work_.span + r * d, work_.span_state[r], d, work_.out + r * d, work_.state[r]);
+    }
+    finish(block, head);
+  }
+
+  // Tiles [begin, end) of one span.
+  void span(std::int64_t block, std::int64_t begin, std::int64_t end) {
+    const std::int64_t d = extents_.padded_dim;
+    std::fill_n(work_.span, kTile * d, 0.0f);
+    std::fill_n(work_.span_state, kTile, kNothing);
+    for (std::int64_t tile = begin; tile < end; ++tile) {
       tile_product<W>(kTile, d / W::kPair, rows_operand<W>(work_.query, d), keys_of(tile), kTile,
                       work_.scores, kTile, false);
       for (std::int64_t r = 0; r < kTile; ++r) weigh(block, tile, r);
       tile_product<W>(d, kTile / W::kPair, rows_operand<W>(work_.p, kTile), values_of(tile), d,
-                      work_.out, d, true);
+                      work_.span, d, true);
     }
-    finish(block, head);
   }
 
   void weigh(std::int64_t block, std::int64_t tile, std::int64_t r) {
@@ -146,11 +122,11 @@ class PrefillTask {
     const auto bounded = [](std::int64_t x) {
       return static_cast<int>(std::clamp<std::int64_t>(x, -1, kTile));
     };
-    const float kept =
-        softmax_block(work_.scores + r * kTile, factor, bounded(first), bounded(position - key),
-                      work_.state[r], [&](int i, F32 p) { W::store(work_.p + r * kTile + i, p); });
+    const float kept = softmax_block(work_.scores + r * kTile, factor, bounded(first),
+                                     bounded(position - key), work_.span_state[r],
+                                     [&](int i, F32 p) { W::store(work_.p + r * kTile + i, p); });
     if (kept == 1.0f) return;
-    float* out = work_.out + r * extents_.padded_dim;
+    float* out = work_.span + r * extents_.padded_dim;
     for (std::int64_t c = 0; c < extents_.padded_dim; c += vec::kLanes)
       vec::store(out + c, vec::load(out + c) * kept);
   }
@@ -218,22 +194,17 @@ void CpuInferKernels::prefill(const PagedAttention& a, const Tensor& qkv, const 
   std::int64_t tiles = 0;
   for (const Part& part : parts)
     tiles = std::max(tiles, tiles_for(part.sequence->first_position + part.sequence->rows));
-  const bool pairs = qkv.dtype() == DType::kBF16;
-  with_words(pairs && bf16_ ? DType::kBF16 : DType::kF32, tiles_, [&](auto words) {
+  with_words_and_pages(qkv.dtype(), bf16_, tiles_, [&](auto words, auto page) {
     using W = decltype(words);
+    using P = decltype(page);
     const std::int64_t bytes = scratch_bytes<W>(a, tiles);
     const Tensor memory = scratch(threads_ * bytes);
-    const auto run = [&](auto page) {
-      using P = decltype(page);
-      if constexpr (P::kPair >= W::kPair)
-        parallel_tasks(threads_, std::ssize(parts), [&](std::int64_t i, int thread) {
-          const Part& part = parts[static_cast<std::size_t>(i)];
-          PrefillTask<W, P>(a, *part.sequence, qkv, pages, out, part.head,
-                            static_cast<std::byte*>(memory.data()) + thread * bytes, tiles)
-              .run(part.begin, part.end);
-        });
-    };
-    pairs ? run(BF16Page{}) : run(F32Page{});
+    parallel_tasks(threads_, std::ssize(parts), [&](std::int64_t i, int thread) {
+      const Part& part = parts[static_cast<std::size_t>(i)];
+      PrefillTask<W, P>(a, *part.sequence, qkv, pages, out, part.head,
+                        static_cast<std::byte*>(memory.data()) + thread * bytes, tiles)
+          .run(part.begin, part.end);
+    });
   });
 }
 

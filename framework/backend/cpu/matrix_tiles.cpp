@@ -54,6 +54,28 @@ inline void block_product(std::int64_t words, WordMatrix a, WordMatrix b, float*
   _tile_stored(3, c_low + 16, c_bytes);
 }
 
+// 16 x 32 of c.
+inline void half_product(std::int64_t words, WordMatrix a, WordMatrix b, float* c,
+                         std::int64_t c_row, bool accumulate) {
+  const std::int64_t a_bytes = a.row * 4, b_bytes = b.row * 4, c_bytes = c_row * 4;
+  if (accumulate) {
+    _tile_loadd(0, c, c_bytes);
+    _tile_loadd(1, c + 16, c_bytes);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+  }
+  for (std::int64_t k = 0; k < words; k += 16) {
+    _tile_loadd(4, a.data + k, a_bytes);
+    _tile_loadd(6, b.data + k * b.row, b_bytes);
+    _tile_loadd(7, b.data + k * b.row + 16, b_bytes);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+  }
+  _tile_stored(0, c, c_bytes);
+  _tile_stored(1, c + 16, c_bytes);
+}
+
 }  // namespace
 
 bool request_matrix_tiles() {
@@ -84,6 +106,14 @@ void matrix_tile_product(std::int64_t rows, std::int64_t columns, std::int64_t w
   asm volatile("" : : : "memory");
 }
 
+void matrix_tile_rows(std::int64_t columns, std::int64_t words, WordMatrix a, WordMatrix b,
+                      float* c, std::int64_t c_row, bool accumulate) {
+  asm volatile("" : : : "memory");
+  for (std::int64_t n = 0; n < columns; n += 32)
+    half_product(words, a, {b.data + n, b.row}, c + n, c_row, accumulate);
+  asm volatile("" : : : "memory");
+}
+
 #else
 
 bool request_matrix_tiles() { return false; }
@@ -91,6 +121,8 @@ MatrixTileSession::MatrixTileSession() = default;
 MatrixTileSession::~MatrixTileSession() = default;
 void matrix_tile_product(std::int64_t, std::int64_t, std::int64_t, WordMatrix, WordMatrix, float*,
                          std::int64_t, bool) {}
+void matrix_tile_rows(std::int64_t, std::int64_t, WordMatrix, WordMatrix, float*, std::int64_t,
+                      bool) {}
 
 #endif
 

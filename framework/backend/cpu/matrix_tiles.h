@@ -29,5 +29,8 @@ struct WordMatrix {
 // 32, words of 16.
 void matrix_tile_product(std::int64_t rows, std::int64_t columns, std::int64_t words, WordMatrix a,
                          WordMatrix b, float* c, std::int64_t c_row, bool accumulate);
+// The same for 16 rows, with the same sums in each.
+void matrix_tile_rows(std::int64_t columns, std::int64_t words, WordMatrix a, WordMatrix b,
+                      float* c, std::int64_t c_row, bool accumulate);
 
 }  // namespace trireme

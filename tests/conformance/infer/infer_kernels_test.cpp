@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
 
@@ -90,21 +91,28 @@ TEST_P(InferKernelsTest, LinearIsAPlainSum) {
   }
 }
 
-// Up to the number of rows that are this backend's own work.
+// By tiles, by vectors, and both with their tails.
 TEST_P(InferKernelsTest, ARowOfALinearDependsNeitherOnOtherRowsNorOnThreads) {
   const auto b = backend(), alone = backend(1);
   if (!b) GTEST_SKIP() << "no cpu backend in this build";
-  const std::int64_t n = 104, k = 96;
-  const Tensor x = random(*b, {32, k}, "x", compute()), w = random(*b, {n, k}, "w", compute());
-  const Tensor all = b->allocate({32, n}, compute(), MemoryKind::kActivations);
-  if (compute() == DType::kF16) GTEST_SKIP() << "f16 is a library's product of converted blocks";
-  b->infer_kernels()->linear(x, w, {}, all);
-  const Tensor x1 = random(*alone, {32, k}, "x", compute()),
-               w1 = random(*alone, {n, k}, "w", compute());
-  for (std::int64_t r = 0; r < 32; ++r) {
-    const Tensor one = alone->allocate({1, n}, compute(), MemoryKind::kActivations);
-    alone->infer_kernels()->linear(x1.sliced_rows(r, r + 1), w1, {}, one);
-    ASSERT_EQ(download_doubles(*alone, one), download_doubles(*b, all.sliced_rows(r, r + 1))) << r;
+  for (const auto& [n, k] : {std::array{104, 96}, {33, 50}, {7, 64}}) {
+    const std::int64_t most = b->name() == "cpu" ? 300 : 101;
+    const Tensor x = random(*b, {most, k}, "x", compute()), w = random(*b, {n, k}, "w", compute());
+    const Tensor bias = random(*b, {n}, "bias", compute());
+    const Tensor all = b->allocate({most, n}, compute(), MemoryKind::kActivations);
+    b->infer_kernels()->linear(x, w, bias, all);
+    const auto expected = download_doubles(*b, all);
+    const Tensor x1 = random(*alone, {most, k}, "x", compute()),
+                 w1 = random(*alone, {n, k}, "w", compute()),
+                 bias1 = random(*alone, {n}, "bias", compute());
+    for (const std::int64_t m : {1, 2, 7, 8, 9, 16, 33, 64, 100})
+      for (std::int64_t r = m % 5; r + m <= most; r += 103) {
+        const Tensor some = alone->allocate({m, n}, compute(), MemoryKind::kActivations);
+        alone->infer_kernels()->linear(x1.sliced_rows(r, r + m), w1, bias1, some);
+        const auto got = download_doubles(*alone, some);
+        ASSERT_TRUE(std::equal(got.begin(), got.end(), expected.begin() + r * n))
+            << m << " rows from " << r << " on, W (" << n << ", " << k << ")";
+      }
   }
 }
 
@@ -278,6 +286,30 @@ TEST_P(PagedAttentionTest, ASequenceDependsNeitherOnOthersNorOnThreads) {
       single.step(rows);
     }
   EXPECT_EQ(single.out(), together.out());
+}
+
+// Chunks, shared prefixes and preemption cut a sequence anywhere: no bit changes, whether a pass
+// has few of its rows or many, and on how many threads.
+TEST_P(PagedAttentionTest, ARowIsTheSameHoweverItsSequenceIsCut) {
+  const auto b = backend(2), alone = backend(1);
+  if (!b) GTEST_SKIP() << "no cpu backend in this build";
+  const bool slow = b->name() != "cpu";
+  const std::int64_t n = 290;  // two spans, five tiles
+  for (const Layer& l : {kLayers[1], kLayers[2], kLayers[3], Layer{20, 1, 32, 270, true}}) {
+    Sequences whole(*alone, compute(), l, {n}, inputs(*alone, l, {n}));
+    whole.step({n});
+    const auto expect_same = [&](Backend& on, std::vector<std::int64_t> rows) {
+      Sequences s(on, compute(), l, {n}, inputs(on, l, {n}));
+      for (std::size_t i = 0; !s.ended(); ++i) s.step({std::min(rows[i % rows.size()], s.left(0))});
+      ASSERT_TRUE(s.out() == whole.out())
+          << rows[0] << " rows at a time, heads " << l.heads << "/" << l.kv_heads << " of "
+          << l.head_dim << ", window " << l.window;
+    };
+    expect_same(*b, {5, 11, 18, 8, 33, 9, 64, 2, 1, 7, 16});
+    if (slow) continue;
+    for (const std::int64_t rows : {1, 2, 7, 8, 9, 16, 33, 64, 100, 257})
+      expect_same(rows % 2 == 0 ? *b : *alone, {rows});
+  }
 }
 
 // Pages are used again by others: what an earlier owner left there, be it NaN, is never seen.
