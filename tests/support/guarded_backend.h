@@ -16,6 +16,7 @@ class GuardedBackend final : public ReferenceBackend {
  public:
   using ReferenceBackend::ReferenceBackend;
   std::string_view name() const override { return "guarded"; }
+  std::byte* host_address(const Tensor&) const override { return nullptr; }
   void begin_access() override;
   void end_access() override;
 

@@ -24,6 +24,10 @@ class CpuBackend final : public Backend {
   std::string_view name() const override { return "cpu"; }
   bool computes(DType dtype) const override { return is_floating(dtype) && dtype != DType::kF64; }
 
+  std::byte* host_address(const Tensor& t) const override {
+    return static_cast<std::byte*>(t.data());
+  }
+
  protected:
   std::shared_ptr<Storage> do_allocate(std::int64_t bytes, MemoryKind kind) override {
     const auto& counted = shared_ledger();
