@@ -41,7 +41,10 @@ CrossEntropy Head::spec(const Context& ctx) const {
 }
 
 Var Head::forward(const Context& ctx, const Var& x) {
-  if (ctx.inference) return {ctx.inference->logits = wanted_logits(ctx, x.value)};
+  if (ctx.inference) {
+    answer(ctx, x.value);
+    return {ctx.inference->logits};
+  }
   Var h = as_type(ctx, norm_ ? norm_->forward(ctx, x) : x, ctx.compute);
   if (!ctx.target) return {last_row_logits(ctx, whole_gradient(ctx, group_, h.value))};
   if (!ctx.tape) {
@@ -60,12 +63,17 @@ Var Head::forward(const Context& ctx, const Var& x) {
   return make_var(ctx.target->total, true);
 }
 
-Tensor Head::wanted_logits(const Context& ctx, const Tensor& x) {
-  const std::vector<std::int64_t>& wanted = ctx.inference->logit_rows();
+// Rows of which all logits are wanted come first.
+void Head::answer(const Context& ctx, const Tensor& x) {
+  InferencePass& pass = *ctx.inference;
+  const WantedTop& top = pass.wanted_top();
+  std::vector<std::int64_t> wanted = pass.logit_rows();
+  const auto whole = std::ssize(wanted);
+  wanted.insert(wanted.end(), top.rows.begin(), top.rows.end());
   const auto n = std::ssize(wanted);
-  if (n == 0) return {};
+  if (n == 0) return;
   Tensor rows = x;
-  if (n < x.rows()) {
+  if (n < x.rows() || !std::is_sorted(wanted.begin(), wanted.end())) {
     rows = ctx.backend.allocate({n, x.columns()}, x.dtype(), MemoryKind::kActivations);
     for (std::int64_t i = 0; i < n; ++i) {
       const std::int64_t row = wanted[static_cast<std::size_t>(i)];
@@ -73,12 +81,28 @@ Tensor Head::wanted_logits(const Context& ctx, const Tensor& x) {
     }
   }
   const Var h = as_type(ctx, norm_ ? norm_->forward(ctx, {rows}) : Var{rows}, ctx.compute);
-  const Tensor local =
-      ctx.backend.allocate({n, table_.spec().shape[0]}, ctx.wide(), MemoryKind::kActivations);
-  ctx.backend.infer_kernels()->linear(h.value, table_.value, {}, local);
+  const std::int64_t columns = table_.spec().shape[0];
+  const Tensor local = ctx.backend.allocate({n, columns}, ctx.wide(), MemoryKind::kActivations);
+  product(ctx, h.value, table_, {}, local);
+  if (whole > 0) pass.logits = gathered(ctx, local.sliced_rows(0, whole));
+  if (whole == n) return;
+  const std::int64_t first = columns * group_.rank();
+  const TopRows spec{
+      .count = top.count,
+      .first_column = first,
+      .valid = std::clamp<std::int64_t>(top.ids - first, 0, table_.spec().sections[0].rows),
+      .sums = top.sums};
+  const Tensor records =
+      ctx.backend.allocate({n - whole, spec.words()}, DType::kI32, MemoryKind::kActivations);
+  ctx.backend.infer_kernels()->top(spec, local.sliced_rows(whole, n), records);
+  pass.top = gathered(ctx, records);
+}
+
+// (rows, columns) of each rank -> (t * rows, columns).
+Tensor Head::gathered(const Context& ctx, const Tensor& local) const {
   if (group_.size() == 1) return local;
-  const Tensor whole = ctx.backend.allocate({n * group_.size(), local.columns()}, ctx.wide(),
-                                            MemoryKind::kActivations);
+  const Tensor whole = ctx.backend.allocate({local.rows() * group_.size(), local.columns()},
+                                            local.dtype(), MemoryKind::kActivations);
   group_.comm->all_gather(local, whole).wait();
   return whole;
 }
@@ -86,15 +110,8 @@ Tensor Head::wanted_logits(const Context& ctx, const Tensor& x) {
 Tensor Head::last_row_logits(const Context& ctx, const Tensor& h) const {
   Tensor local =
       ctx.backend.allocate({1, table_.spec().shape[0]}, ctx.compute, MemoryKind::kActivations);
-  ctx.backend.kernels()->matmul({.a = h.sliced_rows(h.rows() - 1, h.rows()),
-                                 .b = table_.value,
-                                 .c = local,
-                                 .transpose_b = true});
-  if (group_.size() == 1) return local;
-  Tensor whole = ctx.backend.allocate({1, local.columns() * group_.size()}, ctx.compute,
-                                      MemoryKind::kActivations);
-  group_.comm->all_gather(local, whole).wait();
-  return whole;
+  product(ctx, h.sliced_rows(h.rows() - 1, h.rows()), table_, {}, local);
+  return gathered(ctx, local).reshaped({1, local.columns() * group_.size()});
 }
 
 Head::Chunk Head::loss_of(const Context& ctx, const Tensor& h, const Tensor& labels) const {

@@ -38,14 +38,16 @@ class Head : public Module {
   //  ctx.target set: adds the loss to target->total (at once without a tape, in backward with one);
   //  the value returned is total. no target: logits (1, V') in the compute type of the last row, on
   //  every tensor rank. ctx.inference set: logits of the rows that it wants, in the wide type, into
-  //  it; the value is theirs, or empty.
+  //  it, and the likeliest ids of those of which it wants no more; over t ranks V' values a row are
+  //  gathered, or t records. The value is the logits, or empty.
   Var forward(const Context& ctx, const Var& x) override;
   void visit(const ParameterFn& fn) override;
 
  private:
   struct Chunk;
   CrossEntropy spec(const Context& ctx) const;
-  Tensor wanted_logits(const Context& ctx, const Tensor& x);
+  void answer(const Context& ctx, const Tensor& x);
+  Tensor gathered(const Context& ctx, const Tensor& local) const;
   Tensor last_row_logits(const Context& ctx, const Tensor& h) const;
   Chunk loss_of(const Context& ctx, const Tensor& h, const Tensor& labels) const;
   void evaluate(const Context& ctx, const Tensor& h) const;

@@ -37,27 +37,42 @@ class KvCache {
   std::vector<KvPages> layers_;
 };
 
+// Rows of which the likeliest `count` ids below `ids` are wanted, with sums or not (top_rows.h).
+struct WantedTop {
+  std::vector<std::int64_t> rows = {};  // ascending
+  std::int64_t count = 1;
+  std::int64_t ids = 0;
+  bool sums = false;
+};
+
 class InferencePass {
  public:
   // Sequences cover the rows of the pass one after the other; their page lists must live as long.
   // `logit_rows`: rows whose logits are wanted, ascending.
   InferencePass(KvCache& cache, std::vector<PagedSequence> sequences,
-                std::vector<std::int64_t> logit_rows)
-      : cache_(cache), sequences_(std::move(sequences)), logit_rows_(std::move(logit_rows)) {}
+                std::vector<std::int64_t> logit_rows, WantedTop wanted_top = {})
+      : cache_(cache),
+        sequences_(std::move(sequences)),
+        logit_rows_(std::move(logit_rows)),
+        wanted_top_(std::move(wanted_top)) {}
 
   std::span<const PagedSequence> sequences() const { return sequences_; }
   const std::vector<std::int64_t>& logit_rows() const { return logit_rows_; }
+  const WantedTop& wanted_top() const { return wanted_top_; }
   // The pages of the next attention layer: layers run in the order of the list, each once.
   const KvPages& next_layer() { return cache_.layer(layer_++); }
 
   // The head's: logits (t * rows wanted, V' / t) wide, tensor rank after tensor rank; undefined if
   // no row was wanted or the head is on another stage.
   Tensor logits;
+  // Likewise the records (t * rows, words) i32 of wanted_top().
+  Tensor top;
 
  private:
   KvCache& cache_;
   std::vector<PagedSequence> sequences_;
   std::vector<std::int64_t> logit_rows_;
+  WantedTop wanted_top_;
   std::size_t layer_ = 0;
 };
 

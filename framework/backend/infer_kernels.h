@@ -7,20 +7,19 @@
 // done with them (arXiv 2309.06180).
 //
 // Rows of a batch belong to several sequences, each with its own length: one row for a sequence
-// that decodes, many for a prompt or a chunk of one. What a row becomes depends neither on other
-// sequences nor on the number of threads, as far as the operands' products are made here; products
-// of many rows may be a library's, whose rounding may depend on the number of rows. Attention of
-// few rows of a sequence may round otherwise than that of many: how a prompt is cut can change
-// bits.
+// that decodes, many for a prompt or a chunk of one. What a row becomes, to the last bit, depends
+// neither on other sequences, nor on the number of threads, nor on how its sequence is cut into
+// passes. (The build, the CPU and the types decide how sums are rounded.)
 //
 // Legend: R rows, K inputs, N outputs, H query heads, G key/value heads, D head size, P pages.
 #pragma once
 
 #include <cstdint>
-#include "framework/backend/quantized.h"
 #include <span>
 
+#include "framework/backend/quantized.h"
 #include "framework/backend/rope.h"
+#include "framework/backend/top_rows.h"
 #include "framework/base/tensor.h"
 
 namespace trireme {
@@ -62,6 +61,7 @@ class InferKernels {
 
   // y (R, N) = x (R, K) w^T (N, K) [+ bias (N)]. x, w: one compute type; y: that or the wide one.
   virtual void linear(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) = 0;
+
   // The same with a weight of 8 or 4 bits, which stands for the values that its blob gives. A
   // backend may take rows of 16-bit x in 8 bits, too: symmetric, a scale for each group of
   // kQuantGroup inputs, so that an element is off by at most the group's largest / 254.
@@ -75,7 +75,6 @@ class InferKernels {
   virtual void quantize(const Tensor& values, const QuantizedCut& cut,
                         const QuantizedMatrix& to) = 0;
 
-
   // Rotates query and key heads of qkv (R, (H + 2G) * D) in place, if a.rotary, and writes keys and
   // values of all rows into their pages. Layout of qkv as in Attention (kernels.h).
   virtual void append(const PagedAttention& a, const Tensor& qkv, const KvPages& pages) = 0;
@@ -84,16 +83,19 @@ class InferKernels {
   // keys and values, too.
   virtual void attention(const PagedAttention& a, const Tensor& qkv, const KvPages& pages,
                          const Tensor& out) = 0;
+
+  // words (R, top.words()) i32 = the record of each row of logits (R, N), f32 or f64 (top_rows.h).
+  virtual void top(const TopRows& top, const Tensor& logits, const Tensor& words);
 };
 
 // Throw Error with the numbers when operands do not fit each other; every backend calls them.
 namespace infer_checks {
 void linear(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
-void append(const PagedAttention& a, const Tensor& qkv, const KvPages& pages);
-void attention(const PagedAttention& a, const Tensor& qkv, const KvPages& pages, const Tensor& out);
 void linear(const Tensor& x, const QuantizedMatrix& w, const Tensor& bias, const Tensor& y);
 void lookup(const Tensor& ids, const QuantizedMatrix& table, const Tensor& out);
 void quantize(const Tensor& values, const QuantizedCut& cut, const QuantizedMatrix& to);
+void append(const PagedAttention& a, const Tensor& qkv, const KvPages& pages);
+void attention(const PagedAttention& a, const Tensor& qkv, const KvPages& pages, const Tensor& out);
 }  // namespace infer_checks
 
 }  // namespace trireme

@@ -55,6 +55,7 @@ struct InferenceRows {
   std::vector<std::int32_t> ids;
   std::vector<PagedSequence> sequences;  // of these ids; page lists must outlive the pass
   std::vector<std::int64_t> logit_rows;  // ascending
+  WantedTop top = {};                    // other rows
 };
 // Logits of one micro-batch: (rows wanted, V) by rows. Empty on other stages than the last.
 using Logits = std::vector<float>;
@@ -98,6 +99,8 @@ class Engine {
   // micro-batches keep the stages of a pipeline busy at once. What it returns, one of each
   // micro-batch, is there until the next pass.
   std::vector<Logits>& infer(KvCache& cache, std::span<const InferenceRows> micros);
+  // The likeliest ids of the rows of InferenceRows::top, by micro-batch; of that pass.
+  std::vector<std::vector<TopLogits>>& tops() { return tops_; }
 
   const EngineOptions& options() const { return options_; }
   StageModel& stage() { return *stage_; }
@@ -142,6 +145,7 @@ class Engine {
   std::unique_ptr<ZeroOptimizer> optimizer_;
   std::unique_ptr<StateCopy> state_copy_;
   std::vector<Logits> logits_;  // of the last inference pass
+  std::vector<std::vector<TopLogits>> tops_;
 };
 
 }  // namespace trireme

@@ -49,6 +49,24 @@ void take_rows(Backend& backend, const Tensor& gathered, std::int64_t rows, std:
   }
 }
 
+// From the records of tensor rank after tensor rank.
+std::vector<TopLogits> merged_tops(Backend& backend, const Tensor& gathered, const WantedTop& top) {
+  std::vector<TopLogits> rows(top.rows.size());
+  if (rows.empty() || !gathered) return {};
+  std::vector<std::int32_t> words(static_cast<std::size_t>(gathered.elements()));
+  backend.download(gathered, words.data());
+  const TopRows spec{.count = top.count};
+  const auto each = static_cast<std::size_t>(spec.words());
+  std::vector<std::span<const std::int32_t>> parts;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    parts.clear();
+    for (std::size_t at = r * each; at < words.size(); at += rows.size() * each)
+      parts.push_back(std::span(words).subspan(at, each));
+    rows[r] = merged_top(spec, parts);
+  }
+  return rows;
+}
+
 }  // namespace
 
 std::vector<Logits>& Engine::infer(KvCache& cache, std::span<const InferenceRows> rows) {
@@ -57,7 +75,7 @@ std::vector<Logits>& Engine::infer(KvCache& cache, std::span<const InferenceRows
   std::vector<MicroBatch> micros;
   passes.reserve(rows.size());
   for (const InferenceRows& r : rows) {
-    passes.emplace_back(cache, r.sequences, r.logit_rows);
+    passes.emplace_back(cache, r.sequences, r.logit_rows, r.top);
     MicroBatch& micro = micros.emplace_back();
     micro.samples = std::ssize(r.ids);
     micro.inference = &passes.back();
@@ -75,12 +93,14 @@ std::vector<Logits>& Engine::infer(KvCache& cache, std::span<const InferenceRows
   runner.run(actions, micros, options);
   stage_->end_pass();
   logits_.resize(rows.size());
+  tops_.clear();
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const auto wanted = std::ssize(rows[i].logit_rows);
     if (passes[i].logits)
       take_rows(backend_, passes[i].logits, wanted, options_.model.vocab, logits_[i]);
     else
       logits_[i].clear();
+    tops_.push_back(merged_tops(backend_, passes[i].top, rows[i].top));
   }
   return logits_;
 }

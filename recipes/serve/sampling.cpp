@@ -66,23 +66,34 @@ void penalize(std::vector<float>& x, const Sampling& s, const SamplingContext& c
 
 struct Candidate {
   std::int32_t id;
+  float logit;
   double weight;  // exp((logit - largest) / temperature)
 };
 
 bool likelier(const Candidate& a, const Candidate& b) {
-  return a.weight != b.weight ? a.weight > b.weight : a.id < b.id;
+  return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
 }
 
-// min_p, top_k, top_p. What is left, in any order.
-std::vector<Candidate> candidates_of(std::span<const float> x, double largest, const Sampling& s) {
+// Those that min_p leaves, of logits by place; `id` gives a place's id.
+template <typename Id>
+std::vector<Candidate> weighed(std::span<const float> x, double largest, const Sampling& s,
+                               const Id& id) {
   std::vector<Candidate> all;
   for (std::size_t i = 0; i < x.size(); ++i) {
     const double weight = std::exp((static_cast<double>(x[i]) - largest) / s.temperature);
-    if (weight > 0 && weight >= s.min_p) all.push_back({static_cast<std::int32_t>(i), weight});
+    if (weight > 0 && weight >= s.min_p) all.push_back({id(i), x[i], weight});
   }
-  if (s.top_k > 0 && s.top_k < std::ssize(all)) {
-    std::nth_element(all.begin(), all.begin() + s.top_k, all.end(), likelier);
-    all.resize(static_cast<std::size_t>(s.top_k));
+  return all;
+}
+
+// top_k and top_p. What is left, in any order; sums are made in an order that does not depend on
+// how the candidates came.
+std::vector<Candidate> narrowed(std::vector<Candidate> all, const Sampling& s) {
+  if (s.top_k > 0) {
+    const auto end = all.begin() + std::min<std::ptrdiff_t>(s.top_k, std::ssize(all));
+    std::nth_element(all.begin(), end - (end != all.begin()), all.end(), likelier);
+    all.erase(end, all.end());
+    std::sort(all.begin(), all.end(), likelier);
   }
   if (s.top_p >= 1) return all;
   const double total = std::accumulate(all.begin(), all.end(), 0.0,
@@ -112,6 +123,55 @@ std::int32_t draw(std::vector<Candidate> left, double uniform) {
 
 RngKey sampling_key(std::uint64_t seed, std::uint64_t choice) {
   return key_from_seed(seed).child("serve").child(choice);
+}
+
+std::int64_t enough_top(const Sampling& s, std::size_t masked) {
+  const bool penalties =
+      s.repetition_penalty != 1 || s.presence_penalty != 0 || s.frequency_penalty != 0;
+  if (penalties || !s.bias.empty() || (!s.greedy() && s.top_k <= 0)) return 0;
+  const std::int64_t kept = s.greedy() ? 1 : std::min(s.top_k, kMostTop + 1);
+  const std::int64_t enough =
+      std::max<std::int64_t>(static_cast<std::int64_t>(masked) + kept, s.logprobs);
+  return enough <= kMostTop ? enough : 0;
+}
+
+namespace {
+
+// The reported ones, of a row whose likeliest are known.
+ChosenToken logprobs_of(const TopLogits& top, std::size_t chosen, int count) {
+  const double norm = static_cast<double>(top.logits[0]) + std::log(top.sum);
+  const auto one = [&](std::size_t i) {
+    return TokenLogprob{top.ids[i], static_cast<float>(top.logits[i] - norm)};
+  };
+  ChosenToken told{.id = top.ids[chosen], .logprob = one(chosen).logprob};
+  const auto n = std::min(static_cast<std::size_t>(std::max(0, count)), top.ids.size());
+  for (std::size_t i = 0; i < n; ++i) told.top.push_back(one(i));
+  return told;
+}
+
+}  // namespace
+
+ChosenToken choose_token(const TopLogits& top, const Sampling& s, const SamplingContext& c) {
+  check(!top.ids.empty() && std::isfinite(top.logits[0]) && top.sum == top.sum,
+        "the model's logits are not finite");
+  std::vector<float> x;
+  std::vector<std::int32_t> ids;
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < top.ids.size(); ++i) {
+    if (std::find(c.masked.begin(), c.masked.end(), top.ids[i]) != c.masked.end()) continue;
+    x.push_back(top.logits[i]);
+    ids.push_back(top.ids[i]);
+    places.push_back(i);
+  }
+  check(!x.empty() && std::isfinite(x[0]), "the model's logits are not finite");
+  std::size_t best = 0;
+  if (!s.greedy()) {
+    const std::int32_t id =
+        draw(narrowed(weighed(x, x[0], s, [&](std::size_t i) { return ids[i]; }), s),
+             random_uniform(sampling_key(s.seed, c.choice), c.output.size()));
+    best = static_cast<std::size_t>(std::find(ids.begin(), ids.end(), id) - ids.begin());
+  }
+  return s.logprobs < 0 ? ChosenToken{.id = ids[best]} : logprobs_of(top, places[best], s.logprobs);
 }
 
 ChosenToken logprobs_of(std::span<const float> logits, std::int32_t id, int count) {
@@ -157,8 +217,10 @@ ChosenToken choose_token(std::span<const float> logits, const Sampling& s,
   const std::size_t best = largest_of(x);
   auto id = static_cast<std::int32_t>(best);
   if (!s.greedy())
-    id = draw(candidates_of(x, x[best], s),
-              random_uniform(sampling_key(s.seed, c.choice), c.output.size()));
+    id = draw(
+        narrowed(weighed(x, x[best], s, [](std::size_t i) { return static_cast<std::int32_t>(i); }),
+                 s),
+        random_uniform(sampling_key(s.seed, c.choice), c.output.size()));
   return s.logprobs < 0 ? ChosenToken{.id = id} : logprobs_of(logits, id, s.logprobs);
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/backend/top_rows.h"
 #include "framework/base/random.h"
 
 namespace trireme {
@@ -53,6 +54,15 @@ struct SamplingContext {
 // Throws Error if the logits are not finite numbers.
 ChosenToken choose_token(std::span<const float> logits, const Sampling& s,
                          const SamplingContext& context);
+
+// How many of a row's likeliest ids are enough to choose as from all of its logits; 0: only all
+// are. Enough are, with m masked ids: m + 1 for the largest logit, m + top_k for top_k (min_p and
+// top_p are applied within it), and as many as are reported; if they are at most kMostTop. Bias and
+// penalties may lift any id, and without top_k all weigh: these need all logits.
+std::int64_t enough_top(const Sampling& s, std::size_t masked);
+// The same choice from so many. Log probabilities are those of all logits but for the rounding of
+// the sum over several tensor ranks.
+ChosenToken choose_token(const TopLogits& top, const Sampling& s, const SamplingContext& context);
 
 // The likeliest `count` tokens of a row, and one named: what echo and logprobs report.
 ChosenToken logprobs_of(std::span<const float> logits, std::int32_t id, int count);

@@ -116,6 +116,77 @@ TEST(Sampling, LogitsThatAreNoNumbersAreAnError) {
   EXPECT_THROW(choose_token(none, {}, {}), Error);
 }
 
+// A row's likeliest ids, from parts as tensor ranks have them.
+TopLogits top_of(const std::vector<float>& logits, std::int64_t count, std::int64_t parts) {
+  const auto columns = static_cast<std::int64_t>(logits.size()) / parts;
+  TopRows top{.count = count, .valid = columns, .sums = true};
+  std::vector<std::vector<std::int32_t>> words;
+  for (std::int64_t part = 0; part < parts; ++part) {
+    top.first_column = part * columns;
+    words.emplace_back(static_cast<std::size_t>(top.words()));
+    top_of_row(top,
+               std::span(logits).subspan(static_cast<std::size_t>(top.first_column),
+                                         static_cast<std::size_t>(columns)),
+               words.back());
+  }
+  const std::vector<std::span<const std::int32_t>> all(words.begin(), words.end());
+  return merged_top(top, all);
+}
+
+TEST(Sampling, TheLikeliestIdsAreEnoughWhereItIsSaidSo) {
+  const std::vector<std::int32_t> ends = {3, 7, 11};
+  int compared = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    std::vector<float> logits(240);
+    for (std::size_t i = 0; i < logits.size(); ++i)  // with equal ones
+      logits[i] = std::round(6 * static_cast<float>(random_normal(key_from_seed(seed), i))) / 2;
+    for (const double temperature : {0.0, 0.3, 1.0, 50.0})
+      for (const std::int64_t top_k : {1, 5, 40, 61, 64})
+        for (const double top_p : {0.4, 1.0})
+          for (const bool masks : {false, true}) {
+            const Sampling s{.temperature = temperature,
+                             .top_k = top_k,
+                             .top_p = top_p,
+                             .min_p = seed % 3 == 0 ? 0.05 : 0.0,
+                             .seed = seed,
+                             .logprobs = seed % 2 == 0 ? 5 : -1};
+            const SamplingContext context{.masked = masks ? std::span<const std::int32_t>(ends)
+                                                          : std::span<const std::int32_t>(),
+                                          .choice = seed % 2};
+            const std::int64_t enough = enough_top(s, context.masked.size());
+            EXPECT_EQ(enough == 0, temperature > 0 && top_k + (masks ? 3 : 0) > 64);
+            if (enough == 0) continue;
+            const ChosenToken whole = choose_token(logits, s, context);
+            for (const std::int64_t parts : {1, 2, 3}) {
+              const ChosenToken some = choose_token(top_of(logits, enough, parts), s, context);
+              ASSERT_EQ(some.id, whole.id) << "seed " << seed << ", top_k " << top_k;
+              EXPECT_NEAR(some.logprob, whole.logprob, parts == 1 ? 0 : 1e-6);
+              ASSERT_EQ(some.top.size(), whole.top.size());
+              for (std::size_t i = 0; i < some.top.size(); ++i)
+                EXPECT_EQ(some.top[i].id, whole.top[i].id);
+              ++compared;
+            }
+          }
+  }
+  EXPECT_GT(compared, 10000);
+}
+
+TEST(Sampling, TheLikeliestIdsAreNotEnoughForAllElse) {
+  EXPECT_EQ(enough_top({.temperature = 0}, 0), 1);
+  EXPECT_EQ(enough_top({.temperature = 0, .logprobs = 20}, 2), 20);
+  EXPECT_EQ(enough_top({.temperature = 0}, 63), 64);
+  EXPECT_EQ(enough_top({.temperature = 0}, 64), 0);
+  EXPECT_EQ(enough_top({.top_k = 64}, 0), 64);
+  for (const Sampling& all :
+       {Sampling{}, Sampling{.top_k = 65}, Sampling{.top_k = -1, .top_p = 0.5},
+        Sampling{.top_k = std::numeric_limits<std::int64_t>::max()},
+        Sampling{.temperature = 0, .repetition_penalty = 1.1},
+        Sampling{.temperature = 0, .presence_penalty = 0.1},
+        Sampling{.temperature = 0, .frequency_penalty = -0.1},
+        Sampling{.temperature = 0, .bias = {{1, 5}}}})
+    EXPECT_EQ(enough_top(all, 0), 0);
+}
+
 TEST(Sampling, FieldsOutsideTheirRangeAreNamed) {
   const auto refused = [](const Sampling& s, const std::string& field) {
     try {
