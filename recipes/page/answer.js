@@ -57,7 +57,7 @@ async function answerInto(chat, node) {
     runs.delete(chat.id);
     countRun(run);
     chat.updated = Date.now();
-    if (store.chats.has(chat.id)) await keepChat(chat);  // else it was deleted
+    if (store.chats.has(chat.id)) keepChat(chat);  // else it was deleted
     showThread(chat);
     showChats();
     announce(node.problem ? node.problem.sentence : node.text.slice(-2000) || "Stopped");
@@ -82,7 +82,7 @@ function takeEvent(chat, run, event) {
   node.text += text;
   countRun(run);
   drawSoon(chat, node);
-  if (run.last - run.kept > 1000) {
+  if (run.tokens === 1 || run.last - run.kept > 500) {
     run.kept = run.last;
     keepChat(chat);
   }
@@ -97,7 +97,8 @@ function countRun(run) {
   if (run.first) stats.first = (run.first - run.begun) / 1000;
   stats.seconds = ((run.last || performance.now()) - run.begun) / 1000;
   const seconds = (run.last - run.first) / 1000;
-  stats.rate = tokens > 1 && seconds > 0 ? (tokens - 1) / seconds : 0;
+  // What came in one burst says nothing of pace by itself.
+  stats.rate = tokens > 1 && seconds > 0.1 ? (tokens - 1) / seconds : tokens && stats.seconds ? tokens / stats.seconds : 0;
   if (run.usage) stats.prompt = run.usage.prompt_tokens;
   stats.used = run.usage ? run.usage.total_tokens : 0;
 }

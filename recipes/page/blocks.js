@@ -110,6 +110,7 @@ function listAt(lines, i, depth) {
       items.push({width: item[1].length + item[2].length + gap,
                   lines: [" ".repeat((item[3] || " ").length - gap) + (item[4] || "")]});
     } else if (indentOf(line) >= base + 2) {
+      if (blank && indentOf(line) < items.at(-1).width + 2) loose = true;
       items.at(-1).lines.push(line.slice(Math.min(indentOf(line), items.at(-1).width)));
     } else if (!blank && !beginsBlock(line)) {
       items.at(-1).lines.push(line.trimStart());

@@ -16,7 +16,7 @@ const kPresets = {exact: {temperature: 0}, even: {temperature: 0.7, top_p: 0.95}
 
 function defaultText(name) {
   if (name === "seed") return "random";
-  if (name === "max_tokens") return server.chat ? "what fits" : String(kBaseTokens);
+  if (name === "max_tokens") return server.chat ? "fits" : String(kBaseTokens);
   const value = server.defaults[name];
   return value === undefined ? "default" : name === "top_k" && value <= 0 ? "all" : String(value);
 }
