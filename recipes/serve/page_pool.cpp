@@ -69,7 +69,7 @@ void PagePool::forget(State& state) {
 std::int32_t PagePool::take() {
   if (free_.empty()) return -1;
   const std::int32_t page = free_.front();
-  free_.pop_front();
+  taken_.splice(taken_.end(), free_, free_.begin());
   State& state = states_[static_cast<std::size_t>(page)];
   forget(state);
   state.owners = 1;
@@ -79,14 +79,14 @@ std::int32_t PagePool::take() {
 void PagePool::share(std::int32_t page) {
   check(page >= 0 && page < pages(), "page ", page, " of ", pages());
   State& state = states_[static_cast<std::size_t>(page)];
-  if (state.owners++ == 0) free_.erase(state.place);
+  if (state.owners++ == 0) taken_.splice(taken_.end(), free_, state.place);
 }
 
 void PagePool::give(std::int32_t page) {
   State& state = owned(page);
   if (--state.owners > 0) return;
   // What stands for nothing is used again first.
-  state.place = free_.insert(state.content ? free_.end() : free_.begin(), page);
+  free_.splice(state.content ? free_.end() : free_.begin(), taken_, state.place);
 }
 
 PagePool::Found PagePool::find(Prefix before, std::span<const std::int32_t> ids) const {

@@ -58,14 +58,15 @@ class PagePool {
   };
   struct State {
     std::int64_t owners = 0;
-    std::list<std::int32_t>::iterator place = {};  // in free_, without owners
+    std::list<std::int32_t>::iterator place = {};  // in free_ or taken_
     const Content* content = nullptr;              // if published
   };
   State& owned(std::int32_t page);
   void forget(State& state);
 
   std::vector<State> states_;
-  std::list<std::int32_t> free_;  // longest free first
+  // Pages change places between these without memory: giving back cannot fail.
+  std::list<std::int32_t> free_, taken_;  // longest free first
   std::unordered_map<Content, Found, Hash> published_;
   Prefix next_ = 1;
 };

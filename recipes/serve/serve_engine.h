@@ -7,9 +7,11 @@
 // nothing more.
 //
 // A request is refused at once, with a sentence, where it can never be answered or the queue is
-// full. A model that says no finite number ends that request, not the others.
+// full. A model that says no finite number ends that request, not the others; so does memory that
+// ends: the request that needed it, or else the one that was admitted last, ends with an error.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -43,6 +45,7 @@ struct GenerationRequest {
   int choices = 1;
   bool echo_logprobs = false;  // of the prompt's tokens, too
   std::int64_t salt = 0;       // prefixes are shared among equal ones only
+  std::uint64_t client = 0;    // who asks: clients take turns
 };
 
 enum class FinishReason : std::uint8_t { kStop, kLength, kCancelled, kError };
@@ -57,8 +60,12 @@ struct GenerationEvent {
   std::string stop = {};                    // the stop string that was found
   std::string error = {};
   std::int64_t prompt_tokens = 0, output_tokens = 0, cached_tokens = 0;
-  bool last = false;  // nothing more of this request
+  bool no_memory = false;  // why it is an error
+  bool last = false;       // nothing more of this request
+  double started = 0;      // by the engine's clock, when its first pass began; 0: not yet
+  double said = 0;         // when the pass ended that said this
 };
+// May throw std::bad_alloc: an end is then said again, anything else ends the choice.
 using EventSink = std::function<void(GenerationEvent&&)>;
 
 // Why a request was not taken.
@@ -74,12 +81,19 @@ struct ServeOptions {
   std::int64_t sequences = 32;  // at a time
   std::int64_t queue = 1024;    // requests that wait
   std::uint64_t hash_key = 0;   // of shared prefixes
+  // Seconds from any beginning; empty: a steady clock.
+  std::function<double()> clock = {};
 };
 
 struct ServeStats {
   std::int64_t running = 0, waiting = 0, free_pages = 0, pages = 0;
   std::int64_t prompt_tokens = 0, output_tokens = 0, passes = 0, preemptions = 0;
   std::int64_t prefix_queries = 0, prefix_hits = 0;
+  std::int64_t computed_tokens = 0;  // of all passes
+  // Passes of at most so many tokens, each counted at its first; the last: of more.
+  static constexpr std::array<std::int64_t, 13> kPassTokens{1,   8,    16,   32,   64,   128,  256,
+                                                            512, 1024, 2048, 4096, 8192, 16384};
+  std::array<std::int64_t, 14> passes_of = {};
 };
 
 class ServeEngine {
@@ -105,15 +119,37 @@ class ServeEngine {
  private:
   struct Choice;
   struct Request;
+  // Where what is said of planned rows is, in its replica's answer: rows of logits, or one of top.
+  struct Place {
+    std::size_t logits = 0, top = 0;
+    bool scores = false;  // logits of every row
+    bool whole = false;   // of the last row
+  };
+  struct Flight {
+    std::vector<PlannedRows> rows;
+    std::vector<Place> places;
+    bool active = false;
+  };
   void take_commands();
-  void start(std::uint64_t number, std::unique_ptr<Request> request);
-  std::vector<InferenceRows> micros_of(const std::vector<PlannedRows>& rows,
-                                       std::vector<std::pair<std::size_t, std::size_t>>& places);
-  void use_logits(const PlannedRows& rows, std::span<const float> logits);
-  ChosenToken choose(const Choice& choice, std::span<const float> logits) const;
-  void take_token(Choice& choice, ChosenToken token);
-  void score_prompt(Choice& choice, const PlannedRows& rows, std::span<const float> logits);
-  void finish(Choice& choice, FinishReason reason, const std::string& error = {});
+  void start(std::unique_ptr<Request> request);
+  void add_choices(Request& request);
+  void refuse(std::unique_ptr<Request> request);
+  void say(const Request& request, const GenerationEvent& end);
+  bool pass();
+  bool begin_pass(Flight& flight);
+  void end_pass(Flight& flight);
+  template <typename Work>
+  void with_model(const Work& work);
+  void count_pass(const std::vector<PlannedRows>& rows);
+  void give_up_newest();
+  std::vector<InferenceRows> rows_for_replicas(Flight& flight) const;
+  void want(const PlannedRows& rows, InferenceRows& pass, Place& place) const;
+  void use_answer(const PlannedRows& rows, const Place& place, const PassAnswer& answer);
+  SamplingContext context_of(const Choice& choice) const;
+  std::optional<FinishReason> take_token(Choice& choice, ChosenToken token);
+  void score_prompt(Choice& choice, std::int64_t position, std::span<const float> logits);
+  void finish(Choice& choice, FinishReason reason, const std::string& error = {},
+              bool no_memory = false);
   void end_all(FinishReason reason, const std::string& error);
   void update_stats();
   void check_request(const GenerationRequest& request) const;
@@ -126,6 +162,8 @@ class ServeEngine {
   std::map<std::uint64_t, std::unique_ptr<Request>> requests_;
   std::map<std::uint64_t, Choice*> choices_;  // by the number of their sequence
   std::uint64_t next_sequence_ = 1;
+  std::vector<Flight> flights_;  // as many as the model has stages; the next one is free
+  std::size_t next_flight_ = 0;
   ServeStats counted_;
 
   mutable std::mutex mutex_;

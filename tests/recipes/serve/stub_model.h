@@ -1,13 +1,16 @@
 // A model without weights for tests of serving. It keeps a cache of pages as a real one does, of
 // tokens instead of keys and values, and reads a text back through its page list: a page that was
-// lost, shared wrongly or taken too early changes what it says next.
+// lost, shared wrongly or taken too early changes what it says next. Replicas have pages of their
+// own.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <limits>
 #include <vector>
 
 #include "framework/backend/infer_kernels.h"
+#include "framework/base/error.h"
 #include "recipes/serve/model_runner.h"
 
 namespace trireme::test {
@@ -27,49 +30,74 @@ inline std::int32_t mixed(const Ids& text, std::int32_t vocab) {
 class StubModel final : public ModelRunner {
  public:
   StubModel(std::int64_t vocab, std::int64_t pages, std::int64_t context, NextToken next,
-            int groups = 1)
+            int stages = 1, int replicas = 1)
       : vocab_(vocab),
         context_(context),
-        groups_(groups),
+        stages_(stages),
         next_(std::move(next)),
-        tokens_(static_cast<std::size_t>(pages), Ids(kPageTokens, -1)) {}
+        tokens_(static_cast<std::size_t>(replicas),
+                std::vector<Ids>(static_cast<std::size_t>(pages), Ids(kPageTokens, -1))) {}
 
   std::int64_t vocab() const override { return vocab_; }
-  std::int64_t pages() const override { return std::ssize(tokens_); }
+  std::int64_t pages() const override { return std::ssize(tokens_[0]); }
   std::int64_t context() const override { return context_; }
-  int groups() const override { return groups_; }
-  std::span<const Logits> run(std::span<const InferenceRows> micros) override {
-    all_.clear();
+  int stages() const override { return stages_; }
+  int replicas() const override { return static_cast<int>(tokens_.size()); }
+  // Passes run at once; what they say waits.
+  void start(std::span<const InferenceRows> passes) override {
+    check(std::ssize(passes) == replicas() && std::ssize(said_) < stages_, "stub: ", passes.size(),
+          " passes for ", replicas(), " replicas, ", said_.size(), " in flight");
     rows_of_passes.push_back(0);
-    for (const InferenceRows& m : micros) {
-      rows_of_passes.back() += std::ssize(m.ids);
-      all_.push_back(answer(m));
+    rows_of_replicas.emplace_back();
+    said_.emplace_back();
+    for (std::size_t r = 0; r < passes.size(); ++r) {
+      rows_of_passes.back() += std::ssize(passes[r].ids);
+      rows_of_replicas.back().push_back(std::ssize(passes[r].ids));
+      said_.back().push_back(answer(r, passes[r]));
     }
+  }
+  std::span<PassAnswer> finish() override {
+    check(!said_.empty(), "stub: nothing is in flight");
+    all_ = std::move(said_.front());
+    said_.pop_front();
     return all_;
   }
 
   std::vector<std::int64_t> rows_of_passes;
+  std::vector<std::vector<std::int64_t>> rows_of_replicas;
 
  private:
-  Logits answer(const InferenceRows& m) {
-    Logits logits;
+  PassAnswer answer(std::size_t replica, const InferenceRows& m) {
+    PassAnswer said;
     for (const PagedSequence& s : m.sequences) {
       for (std::int64_t r = 0; r < s.rows; ++r)
-        at(s, s.first_position + r) = m.ids[static_cast<std::size_t>(s.first_row + r)];
+        at(replica, s, s.first_position + r) = m.ids[static_cast<std::size_t>(s.first_row + r)];
+      const auto holds = [&](std::int64_t row) {
+        return row >= s.first_row && row < s.first_row + s.rows;
+      };
       for (const std::int64_t row : m.logit_rows)
-        if (row >= s.first_row && row < s.first_row + s.rows)
-          put(logits, s, s.first_position + row - s.first_row);
+        if (holds(row)) put(said.logits, replica, s, s.first_position + row - s.first_row);
+      for (const std::int64_t row : m.top.rows) {
+        if (!holds(row)) continue;
+        Logits logits;
+        put(logits, replica, s, s.first_position + row - s.first_row);
+        const TopRows top{.count = m.top.count, .valid = m.top.ids, .sums = m.top.sums};
+        std::vector<std::int32_t> words(static_cast<std::size_t>(top.words()));
+        top_of_row(top, logits, words);
+        const std::span<const std::int32_t> part = words;
+        said.top.push_back(merged_top(top, std::span(&part, 1)));
+      }
     }
-    return logits;
+    return said;
   }
-  std::int32_t& at(const PagedSequence& s, std::int64_t position) {
+  std::int32_t& at(std::size_t replica, const PagedSequence& s, std::int64_t position) {
     const auto page =
         static_cast<std::size_t>(s.pages[static_cast<std::size_t>(position / kPageTokens)]);
-    return tokens_.at(page)[static_cast<std::size_t>(position % kPageTokens)];
+    return tokens_[replica].at(page)[static_cast<std::size_t>(position % kPageTokens)];
   }
-  void put(Logits& logits, const PagedSequence& s, std::int64_t last) {
+  void put(Logits& logits, std::size_t replica, const PagedSequence& s, std::int64_t last) {
     Ids text;
-    for (std::int64_t p = 0; p <= last; ++p) text.push_back(at(s, p));
+    for (std::int64_t p = 0; p <= last; ++p) text.push_back(at(replica, s, p));
     const std::int32_t next = next_(text);
     for (std::int32_t id = 0; id < vocab_; ++id)
       logits.push_back(next < 0 ? std::numeric_limits<float>::quiet_NaN()
@@ -77,10 +105,11 @@ class StubModel final : public ModelRunner {
   }
 
   std::int64_t vocab_, context_;
-  int groups_;
+  int stages_;
   NextToken next_;
-  std::vector<Ids> tokens_;
-  std::vector<Logits> all_;
+  std::vector<std::vector<Ids>> tokens_;  // by replica and page
+  std::deque<std::vector<PassAnswer>> said_;
+  std::vector<PassAnswer> all_;
 };
 
 }  // namespace trireme::test
