@@ -73,7 +73,7 @@ function codeNode(code, language) {
                              on: {click: () => copyText(code, copy)}}, icon("copy"), "Copy");
   return el("figure", {class: "code"},
             el("figcaption", {}, el("span", {class: "language"}, name), copy),
-            el("pre", {tabindex: "0", role: "region", "aria-label": "Text of this " + name},
+            el("pre", {tabindex: "0", role: "group", "aria-label": "Text of this " + name},
                el("code", {}, ...highlighted(code, language))));
 }
 
@@ -164,7 +164,7 @@ function tableAt(lines, i) {
     return el("tr", {}, ...sides.map((side, c) =>
         el(tag, {class: side, scope: tag === "th" ? "col" : null}, ...inlineNodes(cells[c] || ""))));
   };
-  return {end, node: () => el("div", {class: "table", tabindex: "0", role: "region", "aria-label": "Table"},
+  return {end, node: () => el("div", {class: "table", tabindex: "0", role: "group", "aria-label": "Table"},
                               el("table", {}, el("thead", {}, row("th")(lines[i])),
                                  el("tbody", {}, ...lines.slice(i + 2, end).map(row("td")))))};
 }

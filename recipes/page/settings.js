@@ -121,6 +121,7 @@ function showMemory() {
   for (const [kind, , value] of rows.filter((row) => row[0])) {
     const part = el("span", {class: kind});
     part.style.width = Math.min(100, 100 * value / whole) + "%";
+    if (value > 0) part.style.minWidth = "2px";
     bar.append(part);
   }
   $("memory").replaceChildren(bar,

@@ -113,6 +113,7 @@ function actionsOf(chat, node, {index, last, busy, at, siblings}) {
   const copy = mark("copy", iconButton("copy", `Copy ${what} ${number}`, () => copyText(contentOf(node), copy)));
   const bar = el("div", {class: "bar-row"});
   if (siblings.length > 1) bar.append(branchesOf(chat, node, at, siblings, mark, busy));
+  if (node.problem && !node.text) return bar;  // its card has what can be done
   bar.append(copy);
   if (!busy) bar.append(mark("edit", iconButton("edit", `Edit ${what} ${number}`, () => beginEdit(chat, node))));
   if (user) return bar;

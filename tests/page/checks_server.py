@@ -17,11 +17,12 @@ def check_base_model_continues_text(world, page, server: "base"):
     assert bodies(page, "/v1/completions")[1]["prompt"] == "The ships " + text
     say(page, " and then ")
     answered(page, 2)
+    assert bodies(page, "/v1/completions")[2]["prompt"].endswith(" and then ") and page.run(ANSWER).startswith("and the sea ")
     world.shoot(page, "base")
-    page.type("#input", "x" * 2100)
+    page.type("#input", "x" * 9000)
     page.enter()
     problem = page.wait("document.querySelector('#thread .problem')?.textContent", "the text is too long")
-    assert "the model takes 2048" in problem, problem
+    assert "too long" in problem and "the model takes 8192" in problem, problem
 
 
 def check_key_is_asked_and_kept_for_the_tab(world, page, server: "locked"):

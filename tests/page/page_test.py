@@ -4,11 +4,13 @@
 Usage: page_test.py TRIREME [--screenshots FOLDER] [NAME ...]
 Exit 0: all checks hold, or skipped, which is said, where there is no Chromium.
 """
+import sys
+
+sys.dont_write_bytecode = True  # the tree stays as it is
+
 import contextlib
 import inspect
 import os
-import shutil
-import sys
 import tempfile
 import time
 
@@ -45,7 +47,7 @@ class World:
                             ends=False, width=24576)
 
     def base(self):  # without a chat template
-        return self._server("base", firsts=["and the sea "], text=WAVES[:400], ends=False, template=False, context=2048)
+        return self._server("base", firsts=["and the sea "], text=WAVES[:400], ends=False, template=False, context=8192)
 
     def locked(self):
         return self._server("locked", key=KEY, firsts=FIRSTS, text=TEXT)
