@@ -155,7 +155,8 @@ class Serving {
              wanted_.api.keys.empty() ? "needs no key"
                                       : join("needs one of ", wanted_.api.keys.size(), " keys"),
              served.chat ? "" : "; no chat template: /v1/completions only", "\n");
-    process_.err << text << "ready in " << fixed(seconds, 1) << " s: " << url << "/v1\n"
+    process_.err << text << "ready in " << fixed(seconds, 1) << " s: " << url
+                 << "/v1, a page to chat at " << url << "/\n"
                  << std::flush;
   }
 

@@ -86,6 +86,7 @@ TEST_F(ServeProgram, SaysWhatGenerateSaysUnderEveryLayout) {
     const ProgramEnd end = server.end();
     EXPECT_EQ(end.code, 0) << end.err;
     EXPECT_NE(end.err.find("ready in"), std::string::npos) << end.err;
+    EXPECT_NE(end.err.find("a page to chat at http://127.0.0.1:"), std::string::npos) << end.err;
   }
 }
 
