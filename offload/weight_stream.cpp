@@ -212,6 +212,7 @@ void WeightStream::begin_with(std::size_t part) {
 
 void WeightStream::expect(const std::vector<int>& order) {
   ++totals_.passes;
+  pass_begin_ = now();
   std::vector<std::size_t> streamed;
   for (const int part : order)
     if (const auto p = static_cast<std::size_t>(part); !resident(p)) streamed.push_back(p);

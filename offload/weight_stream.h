@@ -64,6 +64,7 @@ struct StreamTimes {
   std::int64_t bytes = 0;  // brought
   double stalled = 0;      // waiting for parts
   double busy = 0;         // with requests under way
+  double passing = 0;      // from expect() to pass_ended()
 };
 
 class WeightStream final : public TiledStore {
@@ -84,6 +85,7 @@ class WeightStream final : public TiledStore {
 
   // A pass begins that uses these parts in this order; residents in it do not matter.
   void expect(const std::vector<int>& order);
+  void pass_ended() { totals_.passing += now() - pass_begin_; }
   struct Use {
     Tensor whole;           // elements of the unit's flat buffer
     bool gathered = false;  // all of it is there; else this rank's piece
@@ -146,6 +148,7 @@ class WeightStream final : public TiledStore {
   std::size_t next_ = 0;            // in it: what is brought next
   bool fetching_ = true, in_place_ = false;
   StreamTimes totals_;
+  double pass_begin_ = 0;
   struct Meter;
   std::shared_ptr<Meter> meter_;
 };

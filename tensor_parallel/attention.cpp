@@ -135,7 +135,6 @@ Var SelfAttention::attend(const Context& ctx, const Var& projected) {
 // The same with keys and values of earlier positions from the cache, where those of the rows go.
 Var SelfAttention::attend_cached(const Context& ctx, const Var& qkv) {
   check(!ctx.tape, name_, ": a pass with a cache is not trained");
-  const KvPages& pages = ctx.inference->next_layer();
   const PagedAttention spec{.heads = local_heads_,
                             .kv_heads = local_kv_heads_,
                             .head_dim = options_.head_dim,
@@ -147,8 +146,7 @@ Var SelfAttention::attend_cached(const Context& ctx, const Var& qkv) {
                             .sequences = ctx.inference->sequences()};
   Tensor y = ctx.backend.allocate({qkv.value.rows(), local_heads_ * options_.head_dim}, ctx.compute,
                                   MemoryKind::kActivations);
-  ctx.backend.infer_kernels()->append(spec, qkv.value, pages);
-  ctx.backend.infer_kernels()->attention(spec, qkv.value, pages, y);
+  ctx.inference->attend(ctx.backend, spec, qkv.value, y);
   return {y};
 }
 

@@ -43,14 +43,15 @@ Unit::Unit(std::string name, std::vector<Parameter*> parameters, Backend& backen
       trainable_(std::any_of(parameters_.begin(), parameters_.end(),
                              [](const Parameter* p) { return p->spec().trainable; })) {
   const Range whole{0, layout_.padded()};
-  weights_ = make_home(options.homes.weights, policy_.whole_weights ? whole : own_shard(),
-                       options.compute, MemoryKind::kParameters);
+  TiledStore* const store = options.homes.stream ? options.homes.stream : options.homes.weights;
+  weights_ = make_home(store, policy_.whole_weights ? whole : own_shard(),
+                       options.bytes ? DType::kU8 : options.compute, MemoryKind::kParameters);
   const Range home = policy_.whole_gradients ? whole : own_shard();
   gradients_ = make_home(options.homes.gradients, trainable_ ? home : Range{}, options.gradients,
                          MemoryKind::kGradients);
-  check(!policy_.whole_weights || weights_.on_device(), "unit ", name_,
   check(!options.bytes || !trainable_, "unit ", name_,
         ": weights held as bytes cannot be trained; freeze them");
+  check(!policy_.whole_weights || weights_.on_device(), "unit ", name_,
         ": weights that stay whole are at home on the device");
   if (policy_.whole_weights) point_weights(weights_.device());
   if (policy_.whole_gradients && trainable_ && gradients_.on_device())
@@ -89,6 +90,7 @@ void Unit::point_gradients(const Tensor& whole) {
 
 // The own shard goes to its place in the whole buffer where it is not at home on the device.
 void Unit::start_gather() {
+  if (options_.homes.stream) return start_streamed();
   gathered_ = backend_.allocate({layout_.padded()}, weights_.dtype(), MemoryKind::kParameters);
   const Range own = own_shard();
   Tensor piece;
@@ -99,6 +101,14 @@ void Unit::start_gather() {
     weights_.load(own, piece);
   }
   gathering_ = data_.all_gather(piece, gathered_);
+}
+
+void Unit::start_streamed() {
+  WeightStream::Use use = options_.homes.stream->acquire(options_.homes.part);
+  gathered_ = std::move(use.whole);
+  const Range own = own_shard();
+  if (!use.gathered)
+    gathering_ = data_.all_gather(gathered_.elements_at(own.begin, {own.size()}), gathered_);
 }
 
 void Unit::hold() {
@@ -120,9 +130,11 @@ void Unit::release() {
   gathering_.wait();
   point_weights({});
   gathered_ = {};
+  if (options_.homes.stream) options_.homes.stream->release(options_.homes.part);
 }
 
 void Unit::fill(std::size_t index, const SectionSource& source, const FlatHome& master) {
+  if (options_.bytes) return fill_bytes(index, source);
   constexpr std::int64_t kPieceElements = 1 << 18;
   const ParameterSpec& spec = parameters_[index]->spec();
   const std::int64_t rows = local_rows(spec), columns = local_columns(spec);
@@ -134,7 +146,6 @@ void Unit::fill(std::size_t index, const SectionSource& source, const FlatHome& 
     const std::int64_t at = layout_.offset(static_cast<std::int64_t>(index)) + row * columns;
     const Range piece{at, at + count * columns};
     const bool wanted = master.defined() && !intersect(piece, master.range()).empty();
-  if (options_.bytes) return fill_bytes(index, source);
     if (!wanted && intersect(piece, weights_.range()).empty()) continue;
     values.resize(static_cast<std::size_t>(piece.size()));
     local_values(spec, source, row, count, values.data());

@@ -20,6 +20,7 @@
 
 #include "framework/backend/backend.h"
 #include "framework/comm/communicator.h"
+#include "offload/weight_stream.h"
 #include "zero/flat_home.h"
 #include "zero/flat_layout.h"
 #include "zero/stage.h"
@@ -44,26 +45,28 @@ struct HomeStores {
   TiledStore* weights = nullptr;
   TiledStore* gradients = nullptr;
   std::size_t part = 0;  // of this unit
+  // Weights of a model that is only run pass through this one's slots; instead of `weights`.
+  WeightStream* stream = nullptr;
 };
 
 struct UnitOptions {
   DType compute = DType::kF32;    // of the weights
+  bool bytes = false;             // they are held as bytes: some may be quantized, none is trained
   DType gradients = DType::kF32;  // of the gradient buffer
   StagePolicy policy;
   bool overlap = true;                   // reductions of whole gradients go on while backward does
-  bool bytes = false;             // they are held as bytes: some may be quantized, none is trained
   ReductionQueue* reductions = nullptr;  // null: a reduction of a micro-batch is waited for at once
   Communicator* replicas = nullptr;      // of the shards, under hybrid sharding
   HomeStores homes;
 };
 
-class Unit {
- public:
-  // Allocates zeros and, where they stay whole, points the parameters into the buffers.
 // How parameters lie in a unit of `ranks` data ranks; `bytes` as in UnitOptions.
 FlatLayout layout_of(const std::vector<Parameter*>& parameters, int ranks, DType compute,
                      bool bytes);
 
+class Unit {
+ public:
+  // Allocates zeros and, where they stay whole, points the parameters into the buffers.
   Unit(std::string name, std::vector<Parameter*> parameters, Backend& backend, Communicator& data,
        const UnitOptions& options);
 
@@ -105,16 +108,17 @@ FlatLayout layout_of(const std::vector<Parameter*>& parameters, int ranks, DType
 
   const FlatHome& weights() const { return weights_; }      // compute type, or bytes
   const FlatHome& gradients() const { return gradients_; }  // empty if nothing is trained
+  bool holds_bytes() const { return options_.bytes; }       // then weights() are kU8
   bool trainable() const { return trainable_; }             // has it a parameter that is?
   const StagePolicy& policy() const { return policy_; }
 
-  bool holds_bytes() const { return options_.bytes; }       // then weights() are kU8
  private:
   void fill(std::size_t parameter, const SectionSource& source, const FlatHome& master);
   FlatHome make_home(TiledStore* store, Range range, DType dtype, MemoryKind kind);
   void point_weights(const Tensor& whole);
   void point_gradients(const Tensor& whole);
   void start_gather();
+  void start_streamed();
   void zero_unwritten();
   void put_away();
   void take_turn();
@@ -122,20 +126,20 @@ FlatLayout layout_of(const std::vector<Parameter*>& parameters, int ranks, DType
   void reduce_micro_batch();
   void sum_over_replicas();
 
-  std::string name_;
-  std::vector<Parameter*> parameters_;
-  Backend& backend_;
-  Communicator& data_;
   void fill_bytes(std::size_t parameter, const SectionSource& source);
   void fill_quantized(std::size_t parameter, const SectionSource& source);
   void keep_bytes(std::int64_t at, const Tensor& bytes);
 
+  std::string name_;
+  std::vector<Parameter*> parameters_;
+  Backend& backend_;
+  Communicator& data_;
   UnitOptions options_;
   StagePolicy policy_;
   FlatLayout layout_;
   bool trainable_ = false;
   FlatHome weights_, gradients_;
-  Tensor gathered_;  // whole weights during uses, at stage 3
+  Tensor gathered_;  // whole weights during uses, at stage 3; in a slot, if they are streamed
   Pending gathering_;
   Tensor open_gradients_;  // whole gradients of a micro-batch where home is not that
   std::int64_t users_ = 0;

@@ -2,7 +2,7 @@
 // and where keys and values of earlier positions lie.
 //
 // A KvCache is one rank's pages of all attention layers of its stage, in the compute dtype, counted
-// as kv_cache. Page p of one layer belongs to the same positions of the same sequence as page p of
+// as kv_cache, on the device or on the host. Page p of one layer belongs to the same positions of the same sequence as page p of
 // every other, so one block table serves all layers. Who owns which page is not decided here:
 // recipes/serve/page_pool.h does.
 //
@@ -21,6 +21,9 @@ struct KvCacheOptions {
   std::int64_t kv_heads = 0, head_dim = 0;  // of this tensor rank
   std::int64_t pages = 0;
   DType compute = DType::kF32;
+  // Set: pages are memory of the host, and this backend, which works on it, attends over them
+  // (arXiv 2303.06865, section 4.2: then queries move, not the cache).
+  Backend* host = nullptr;
 };
 
 class KvCache {
@@ -59,8 +62,10 @@ class InferencePass {
   std::span<const PagedSequence> sequences() const { return sequences_; }
   const std::vector<std::int64_t>& logit_rows() const { return logit_rows_; }
   const WantedTop& wanted_top() const { return wanted_top_; }
-  // The pages of the next attention layer: layers run in the order of the list, each once.
-  const KvPages& next_layer() { return cache_.layer(layer_++); }
+  // Appends the rows' keys and values to the pages of the next attention layer, and attends: layers
+  // run in the order of the list, each once. qkv and out are tensors of `device`; with a cache on
+  // the host they are copied there and back.
+  void attend(Backend& device, const PagedAttention& a, const Tensor& qkv, const Tensor& out);
 
   // The head's: logits (t * rows wanted, V' / t) wide, tensor rank after tensor rank; undefined if
   // no row was wanted or the head is on another stage.

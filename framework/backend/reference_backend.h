@@ -113,6 +113,9 @@ class ReferenceBackend : public Backend {
   using Backend::Backend;
   std::string_view name() const override { return "reference"; }
   bool computes(DType dtype) const override { return is_floating(dtype); }
+  std::byte* host_address(const Tensor& t) const override {
+    return static_cast<std::byte*>(t.data());
+  }
 
  protected:
   std::shared_ptr<Storage> do_allocate(std::int64_t bytes, MemoryKind kind) override;

@@ -53,6 +53,7 @@ Engine::Engine(const EngineOptions& options, Mesh& mesh, Backend& backend,
       bounds_(partition_of(options, mesh.shape().pipeline)),
       actions_(checked_actions(options, mesh)) {
   if (options_.forward_only) {
+    options_.stage.forward_only = true;
     options_.stage.plan.frozen = [](const std::string&) { return true; };
     options_.optimizer.initial_values = false;
   }

@@ -109,6 +109,8 @@ class Engine {
   std::vector<TiledStore*> stores() const;
   // Null unless the options want one.
   StateCopy* state_copy() { return state_copy_.get(); }
+  // Where what is offloaded lies; null if nothing is.
+  OffloadPlace* place() const { return place_.get(); }
   Backend& host() const { return place_ ? place_->host() : backend_; }  // for maths there
   const Bounds& bounds() const { return bounds_; }
   const std::vector<LayerSpec>& layers() const { return layers_; }

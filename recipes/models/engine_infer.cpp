@@ -13,7 +13,8 @@ KvCacheOptions Engine::cache_options(std::int64_t pages) const {
   KvCacheOptions o{.kv_heads = std::max<std::int64_t>(1, m.kv_heads / mesh_.shape().tensor),
                    .head_dim = m.head_dim,
                    .pages = pages,
-                   .compute = options_.stage.compute};
+                   .compute = options_.stage.compute,
+                   .host = options_.stage.offload.kv_cache == Tier::kHost ? &host() : nullptr};
   const int stages = mesh_.shape().pipeline;
   for (int chunk = 0; chunk < options_.chunks; ++chunk) {
     const auto part = static_cast<std::size_t>(chunk * stages + mesh_.coord().pipeline);

@@ -36,7 +36,7 @@ StageModel::StageModel(const ModelOptions& model, const Bounds& bounds, int chun
 GatherPlan StageModel::gather_plan(const std::vector<Use>& order) const {
   GatherPlanOptions options = plan_.gather_options(layouts_);
   options.reshard = options_.reshard;
-  options.prefetch = options_.overlap;
+  options.prefetch = options_.overlap && !stream_;  // a stream looks ahead by itself
   options.max_live = options_.max_live;
   return {plan_.touches(order, options_.plan.recompute == RecomputeMode::kSelective), options};
 }
@@ -54,11 +54,21 @@ void StageModel::make_units(Backend& backend, OffloadPlace* place) {
                               : policy.whole_gradients  ? whole
                                                         : shard);
   }
-  if (place) {
+  const bool streams = options_.forward_only && options_.offload.parameters != Tier::kDevice;
+  if (streams) {
+    WeightStreamShape shape{.dtype = held};
+    for (const FlatLayout& layout : layouts_)
+      shape.parts.push_back({layout.padded(), layout.shard(shards_->rank())});
+    stream_ = place->make_stream(std::move(shape));
+  } else if (place) {
     weights_ = place->make_store(options_.offload.parameters, weights, "parameters");
     gradients_ = place->make_store(options_.offload.gradients, gradients, "gradients");
   }
+  check(!stream_ || !policy.whole_weights,
+        "offload.parameters: weights are streamed at zero.stage ", "3 only, not at ",
+        options_.zero_stage);
   UnitOptions unit{.compute = options_.compute,
+                   .bytes = plan_.bytes,
                    .gradients = options_.gradients,
                    .policy = policy,
                    .overlap = options_.overlap,
@@ -66,8 +76,8 @@ void StageModel::make_units(Backend& backend, OffloadPlace* place) {
                    .replicas = replicas_,
                    .homes = {.host = place ? &place->host() : nullptr,
                              .weights = weights_.get(),
-                             .gradients = gradients_.get()}};
-                   .bytes = plan_.bytes,
+                             .gradients = gradients_.get(),
+                             .stream = stream_.get()}};
   for (const UnitPlan& plan : plan_.units) {
     unit.homes.part = units_.size();
     units_.push_back(std::make_unique<Unit>(plan.name, plan.parameters, backend, *shards_, unit));
@@ -128,28 +138,47 @@ void StageModel::begin_step() {
   if (!policy_of(options_.zero_stage).whole_weights) residency_->begin(training_plan_);
 }
 
+const std::vector<int>& StageModel::plan_forward(const ActionList& actions) {
+  if (forward_actions_ == actions) return forward_gathers_;
+  forward_plan_ = gather_plan(flatten(actions, plan_.entries_per_chunk));
+  forward_actions_ = actions;
+  forward_gathers_.clear();
+  for (std::size_t i = 0; i < forward_plan_.touches().size(); ++i)
+    for (const int unit : forward_plan_.starts(i)) forward_gathers_.push_back(unit);
+  return forward_gathers_;
+}
+
 void StageModel::begin_forward_pass(const ActionList& actions) {
   if (policy_of(options_.zero_stage).whole_weights) return;
-  if (forward_actions_ != actions) {
-    forward_plan_ = gather_plan(flatten(actions, plan_.entries_per_chunk));
-    forward_actions_ = actions;
-  }
+  const std::vector<int>& gathers = plan_forward(actions);
+  if (stream_) stream_->expect(gathers);
   residency_->begin(forward_plan_);
+}
+
+void StageModel::fetch_pass(const ActionList& actions) {
+  if (!stream_) return;
+  const std::vector<int>& gathers = plan_forward(actions);
+  stream_->expect(gathers);
+  for (const int u : gathers) {
+    units_[static_cast<std::size_t>(u)]->gather();
+    units_[static_cast<std::size_t>(u)]->release();
+  }
 }
 
 void StageModel::end_pass() {
   if (!policy_of(options_.zero_stage).whole_weights) residency_->end();
+  if (stream_) stream_->pass_ended();
 }
 
 void StageModel::expect_present() const {
-  for (TiledStore* store : {weights_.get(), gradients_.get()})
-    if (store) store->expect_present();
+  for (TiledStore* store : stores()) store->expect_present();
 }
 
 std::vector<TiledStore*> StageModel::stores() const {
   std::vector<TiledStore*> all;
   for (TiledStore* store : {weights_.get(), gradients_.get()})
     if (store) all.push_back(store);
+  if (stream_) all.push_back(stream_.get());
   return all;
 }
 

@@ -27,6 +27,7 @@ struct StageOptions {
   bool partition_activations = false;  // kept inputs over tensor ranks
   DType compute = DType::kF32, gradients = DType::kF32;
   OffloadTiers offload;
+  bool forward_only = false;  // parameters away from the device are streamed
 };
 
 class StageModel {
@@ -48,6 +49,10 @@ class StageModel {
   void begin_step();
   void begin_forward_pass(const ActionList& actions);
   void end_pass();
+  // Streamed weights: null if there are none.
+  WeightStream* stream() const { return stream_.get(); }
+  // A pass that brings and gathers its weights, and computes nothing.
+  void fetch_pass(const ActionList& actions);
   void expect_present() const;              // throws Error when files were removed underneath
   std::vector<TiledStore*> stores() const;  // of gradients and weights away from the device
   // Data ranks that share one copy of the states, and those that hold the same shard.
@@ -64,6 +69,7 @@ class StageModel {
                              const std::vector<Use>& order);
   void wrap();
   GatherPlan gather_plan(const std::vector<Use>& order) const;
+  const std::vector<int>& plan_forward(const ActionList& actions);
 
   StageOptions options_;
   StagePlan plan_;
@@ -73,8 +79,10 @@ class StageModel {
   std::vector<std::int64_t> backward_uses_;  // of each unit, in a training step
   GatherPlan training_plan_, forward_plan_;
   ActionList forward_actions_;                               // that forward_plan_ was made for
+  std::vector<int> forward_gathers_;                         // units, in the order of that
   std::unique_ptr<ActivationStore> home_store_, cut_store_;  // of kept inputs; the second cuts them
   std::unique_ptr<TiledStore> weights_, gradients_;
+  std::unique_ptr<WeightStream> stream_;
   std::unique_ptr<ReductionQueue> reductions_;
   std::vector<std::unique_ptr<Unit>> units_;
   std::unique_ptr<Residency> residency_;

@@ -181,6 +181,7 @@ EngineOptions engine_options(const Task& task, const Layout& layout) {
       .label_smoothing = task.label_smoothing,
       .reset_attention_mask = task.documents,
       .seed = task.seed,
+      .forward_only = task.forward_only,
       .state_copy = task.state_copy};
 }
 
@@ -203,6 +204,7 @@ void run_layout(const Task& task, const Layout& layout, const std::function<void
       EngineResources resources{.host = host.get(), .files = files.get()};
       if (disk) resources.folder = {.folder = scratch->path(), .name = join("rank-", world.rank())};
       Engine engine(engine_options(task, layout), mesh, *backend, resources);
+      if (task.forward_only) engine.optimizer().fill_initial();
       Rank rank{engine, mesh, *backend};
       body(rank);
       world.barrier();
