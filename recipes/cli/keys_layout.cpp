@@ -198,7 +198,9 @@ std::vector<Key> layout_keys() {
        .initial = "none",
        .values = {"none", "host", "disk"},
        .help = "The rank's shard of the parameters lives there, is read for every gather and "
-               "written by the update. Needs zero.stage = 3."},
+               "written by the update. Needs zero.stage = 3. A model that is only run (generate, "
+               "serve, bench, evaluate) streams it through offload.slots; from disk where its "
+               "files hold it as it is wanted, else from a copy in offload.folder."},
       {.section = "offload",
        .name = "activations",
        .type = KeyType::kChoice,
@@ -213,8 +215,30 @@ std::vector<Key> layout_keys() {
        .at = [](Recipe& r) -> std::string& { return r.offload.kv_cache; },
        .initial = "none",
        .values = {"none", "host", "disk"},
-       .supported = {"none"},
-       .help = "Keys and values of generation live there; training has none."},
+       .supported = {"none", "host"},
+       .help = "Keys and values of a model that is only run live there, and the host attends over "
+               "them; training has none."},
+      {.section = "offload",
+       .name = "slots",
+       .type = KeyType::kCount,
+       .at = [](Recipe& r) -> std::int64_t& { return r.offload.slots; },
+       .initial = "auto",
+       .min = 2,
+       .max = 64,
+       .zero_word = "auto",
+       .help =
+           "Units of streamed weights that have room on the device at a time: one computes, the "
+           "others are being filled. auto: 2 from the host, 3 from disk. Of a model that is "
+           "only run."},
+      {.section = "offload",
+       .name = "resident",
+       .type = KeyType::kText,
+       .at = [](Recipe& r) -> std::string& { return r.offload.resident; },
+       .initial = "auto",
+       .help =
+           "Bytes of the device for units of offloaded parameters that stay there, the largest "
+           "first; the others are streamed. 0: all are. auto: what device.memory leaves, or, for "
+           "disk, this machine's memory. Of a model that is only run."},
       {.section = "offload",
        .name = "folder",
        .type = KeyType::kPath,

@@ -98,6 +98,8 @@ struct ZeroSection {
 struct OffloadSection {
   std::string optimizer, gradients, parameters, activations, kv_cache;  // none, host, disk
   std::string folder;
+  std::int64_t slots = 0;  // of streamed weights; 0: auto
+  std::string resident;    // auto, or bytes
   bool operator==(const OffloadSection&) const = default;
 };
 
@@ -131,6 +133,12 @@ struct LoraSection {
   std::string targets;  // PEFT's names, commas between them
   double dropout = 0;
   bool operator==(const LoraSection&) const = default;
+};
+
+// Of models that are only run.
+struct InferenceSection {
+  std::string weights;  // full, int8, int4
+  bool operator==(const InferenceSection&) const = default;
 };
 
 struct TrainSection {
@@ -185,6 +193,7 @@ struct Recipe {
   TrainSection train;
   DeviceSection device;
   LoraSection lora;
+  InferenceSection inference;
   bool operator==(const Recipe&) const = default;
 
   // Micro-batches that one data rank works through in a step; the last may be smaller.

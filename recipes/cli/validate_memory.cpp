@@ -63,8 +63,12 @@ class MemoryChecker {
            {"offload.activations", "recompute.mode"}, "offload.activations = ", o.activations,
            " needs recompute.mode = full, whose kept inputs are what moves; with ",
            r_.recompute.mode, " use none");
-    expect(o.kv_cache == "none", {"offload.kv_cache"}, "offload.kv_cache = ", o.kv_cache,
-           ": training has no cache of keys and values, it comes with generation; use none");
+    expect(o.resident == "auto" || parse_size(o.resident).has_value(), {"offload.resident"},
+           "offload.resident = ", o.resident, ": expected auto or a size, as 0 or 2GiB");
+    expect(o.parameters != "none" || (o.slots == 0 && o.resident == "auto"),
+           {"offload.slots", "offload.resident", "offload.parameters"},
+           "offload.slots and offload.resident are of parameters that are streamed; with "
+           "offload.parameters = none use auto");
     for (const auto& [name, home] : {std::pair{"offload.optimizer", o.optimizer},
                                      std::pair{"offload.parameters", o.parameters}})
       expect(home != "disk" || r_.train.verify_every == 0, {name, "train.verify_every"}, name,

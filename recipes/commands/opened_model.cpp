@@ -1,6 +1,7 @@
 #include "recipes/commands/opened_model.h"
 
 #include <algorithm>
+#include <chrono>
 #include <ostream>
 
 #include "framework/base/error.h"
@@ -8,6 +9,7 @@
 #include "recipes/cli/recipe_text.h"
 #include "recipes/cli/values.h"
 #include "recipes/commands/checkpoint_place.h"
+#include "recipes/commands/stream_text.h"
 #include "recipes/commands/tokenizing.h"
 #include "recipes/huggingface/folder.h"
 #include "recipes/huggingface/generation_config.h"
@@ -40,17 +42,27 @@ BatchKeys batch_keys(const CommandLine& line, std::int64_t sequence) {
   return keys;
 }
 
+// Streamed weights are shards: at stage 3.
+bool streams(const CommandLine& line) {
+  bool streams = false;
+  for (const Flag& flag : line.flags)
+    if (flag.name == "offload.parameters" && flag.value) streams = *flag.value != "none";
+  return streams;
+}
+
 // The model of a checkpoint on one rank, without states; flags come last.
 Recipe recipe_of_checkpoint(const CommandLine& line, const Manifest& saved,
-                            const std::string& place) {
+                            const std::string& place, bool under_launcher) {
   const std::string origin = place + "/recipe.cfg";
   Recipe r = parse_recipe({.file = origin, .text = saved.recipe});
   const Recipe plain = parse_recipe({});
   r.parallel = plain.parallel;
+  r.parallel.launch = "auto";
   r.pipeline = plain.pipeline;
   r.recompute = plain.recompute;
   r.zero = plain.zero;
   r.offload = plain.offload;
+  if (streams(line)) r.zero.stage = 3;
   r.device.memory = 0;
   r.data.text.clear();
   r.data.tokens.clear();
@@ -59,16 +71,22 @@ Recipe recipe_of_checkpoint(const CommandLine& line, const Manifest& saved,
   const BatchKeys keys = batch_keys(line, r.batch.sequence);
   r.batch.micro = keys.micro;
   r.batch.global = keys.global;
-  return parse_recipe({.file = origin, .text = resolved_text(r), .flags = line.flags});
+  return parse_recipe({.file = origin,
+                       .text = resolved_text(r),
+                       .flags = line.flags,
+                       .under_launcher = under_launcher});
 }
 
-Recipe recipe_of_folder(Files& files, const CommandLine& line, const std::string& folder) {
+Recipe recipe_of_folder(Files& files, const CommandLine& line, const std::string& folder,
+                        bool under_launcher) {
   const HfModel model = hf_model_of(files, folder);
   const BatchKeys keys = batch_keys(line, std::min(model.context, kMostTokens));
   RecipeInput input{.flags = {{"data.tokenizer", folder},
                               {"batch.sequence", join(keys.sequence)},
                               {"batch.micro", join(keys.micro)},
-                              {"batch.global", join(keys.global)}}};
+                              {"batch.global", join(keys.global)}},
+                    .under_launcher = under_launcher};
+  if (streams(line)) input.flags.push_back({"zero.stage", "3"});
   input.flags.insert(input.flags.end(), line.flags.begin(), line.flags.end());
   input.flags.push_back({"model.from", folder});
   input.model_keys_of = [&](const std::string&) {
@@ -78,16 +96,26 @@ Recipe recipe_of_folder(Files& files, const CommandLine& line, const std::string
 }
 
 void expect_scratch_folder(const Recipe& r) {
-  for (const std::string& tier :
-       {r.offload.parameters, r.offload.optimizer, r.offload.gradients, r.offload.activations})
+  for (const std::string& tier : {r.offload.optimizer, r.offload.gradients, r.offload.activations})
     if (tier == "disk" && r.offload.folder.empty())
       throw UsageError("a tier of --offload is disk: give --offload.folder a folder for its files");
+}
+
+// Of this machine.
+int local_ranks(Process& process, const Recipe& recipe) {
+  return process.under_launcher ? process.mpi().local_ranks()
+                                : static_cast<int>(recipe.parallel.ranks());
+}
+
+// Of this process, which is one rank under a launcher.
+int own_ranks(const Process& process, const Recipe& recipe) {
+  return process.under_launcher ? 1 : static_cast<int>(recipe.parallel.ranks());
 }
 
 ModelSource source_of(Process& process, Recipe recipe, std::string place, std::int64_t step) {
   resolve_for_machine(recipe,
                       {.cores = process.cores(),
-                       .local_ranks = static_cast<int>(recipe.parallel.ranks()),
+                       .local_ranks = local_ranks(process, recipe),
                        .bf16 = cpu_multiplies_bf16()},
                       recipe.model.vocab);
   expect_scratch_folder(recipe);
@@ -111,38 +139,82 @@ EngineResources resources_of(Process& process, const Recipe& recipe, int rank) {
           .folder = {.folder = recipe.offload.folder, .name = join("look-", rank)}};
 }
 
+// Runs `work` as every rank of the mesh: on threads, or as the one that this process is.
+void on_ranks(Process& process, const Recipe& recipe,
+              const std::function<void(Communicator&)>& work) {
+  const MeshShape shape = mesh_shape(recipe);
+  const CommunicatorOptions options{.timeout_seconds = recipe.parallel.timeout};
+  const auto prefix = [&](int rank) { return rank_prefix(shape, rank); };
+  if (!process.under_launcher) return run_thread_ranks(shape.ranks(), options, work, prefix);
+  const auto world = process.mpi().world(options);
+  if (world->size() != shape.ranks())
+    throw UsageError(join("parallel.data x parallel.pipeline x parallel.tensor = ", shape.ranks(),
+                          " ranks, but the launcher started ", world->size()));
+  try {
+    work(*world);
+  } catch (const UsageError& error) {
+    throw UsageError(prefix(world->rank()) + error.what());
+  } catch (const std::exception& error) {
+    throw Error(prefix(world->rank()) + reason_of(error));
+  }
+}
+
 // Loads the weights of one rank; false, on all ranks alike, if they are damaged.
 using Load = std::function<bool(const SaveRank&)>;
 
-void run_ranks(Process& process, const ModelSource& source, const Load& load,
-               const ModelWork& work) {
+double seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Work with what is streamed told before and after, by one rank.
+void work_and_tell(Process& process, const OpenedModel& model, const ModelWork& work) {
+  WeightStream* const stream = model.engine.stage().stream();
+  const bool tells = stream && model.mesh.world().rank() == 0;
+  if (tells)
+    process.err << stream_opening(stream->streamed(), stream->reads_in_place()) << std::flush;
+  work(model);
+  if (tells) process.err << stream_closing(stream->totals()) << std::flush;
+}
+
+void run_ranks(Process& process, const ModelSource& source, const Load& load, const ModelWork& work,
+               const CacheWish& cache) {
   const MeshShape shape = mesh_shape(source.recipe);
-  run_thread_ranks(
-      shape.ranks(), {.timeout_seconds = source.recipe.parallel.timeout},
-      [&](Communicator& world) {
-        const std::unique_ptr<Backend> backend = make_backend(source.recipe);
-        world.attach(*backend);
-        Mesh mesh(world, shape);
-        EngineOptions options = engine_options(source.recipe);
-        options.forward_only = true;
-        Engine engine(options, mesh, *backend, resources_of(process, source.recipe, world.rank()));
-        if (load({nullptr, engine, mesh, *backend, *backend}))
-          work({source, engine, mesh, *backend});
-        world.barrier();
-      },
-      [&](int rank) { return rank_prefix(shape, rank); });
+  EngineOptions wanted = engine_options(source.recipe);
+  wanted.forward_only = true;
+  const MemoryLimit limit =
+      memory_limit(process.files, source.recipe.device.memory, local_ranks(process, source.recipe));
+  const InferenceNeeds needs = inference_needs(source.recipe, wanted, cache, limit);
+  const std::string misfit = inference_misfit(source.recipe, needs, limit);
+  check(misfit.empty(), misfit);
+  leave_room(source.recipe, needs, limit, wanted);
+  on_ranks(process, source.recipe, [&](Communicator& world) {
+    const std::unique_ptr<Backend> backend = make_backend(source.recipe);
+    world.attach(*backend);
+    Mesh mesh(world, shape);
+    Engine engine(wanted, mesh, *backend, resources_of(process, source.recipe, world.rank()));
+    if (WeightStream* const stream = engine.stage().stream()) stream->set_clock(seconds);
+    if (load({nullptr, engine, mesh, *backend, *backend}))
+      work_and_tell(process, {source, engine, mesh, *backend}, work);
+    world.barrier();
+  });
 }
 
 // Empty, or what is damaged.
 std::string try_checkpoint(Process& process, const CommandLine& line, const std::string& place,
-                           const std::function<ModelWork(const ModelSource&)>& prepare) {
+                           const std::function<ModelWork(const ModelSource&)>& prepare,
+                           const CacheWish& cache) {
   const std::vector<std::string> problems = glance_at_checkpoint(process.files, place);
   if (!problems.empty()) return problems[0];
   const Manifest saved = read_manifest(process.files, place);
-  const ModelSource source =
-      source_of(process, recipe_of_checkpoint(line, saved, place), place, saved.step);
-  const std::int64_t ranks = source.recipe.parallel.ranks();
-  SaveSession session(process.files, folder_of(place), 0, static_cast<int>(ranks),
+  const ModelSource source = source_of(
+      process, recipe_of_checkpoint(line, saved, place, process.under_launcher), place, saved.step);
+  if (source.recipe.offload.parameters == "disk" && source.recipe.offload.folder.empty())
+    throw UsageError(
+        "offload.parameters = disk: the weights of a checkpoint are copied to stream them; give "
+        "--offload.folder a folder with room for that");
+  const int ranks = own_ranks(process, source.recipe);
+  const int first = process.under_launcher ? process.mpi().rank() : 0;
+  SaveSession session(process.files, folder_of(place), first, ranks,
                       static_cast<int>(ranks * source.recipe.parallel.threads));
   check(session.folder().folder_of(saved.step) == place, place,
         " is not named after its step: it should be ", session.folder().folder_of(saved.step));
@@ -156,38 +228,41 @@ std::string try_checkpoint(Process& process, const CommandLine& line, const std:
           load(rank, saved.step, LoadWhat::kWeights);
           return true;
         } catch (const DamagedCheckpoint& error) {  // on all ranks alike
-          if (rank.mesh.world().rank() == 0) damage = error.what();
+          if (rank.mesh.world().rank() == first) damage = error.what();
           return false;
         }
       },
-      work);
+      work, cache);
   return damage;
 }
+
+bool leads(Process& process) { return !process.under_launcher || process.mpi().rank() == 0; }
 
 }  // namespace
 
 void open_model(Process& process, const CommandLine& line, const std::string& folder,
-                const std::function<ModelWork(const ModelSource&)>& prepare) {
-  if (process.under_launcher)
+                const std::function<ModelWork(const ModelSource&)>& prepare,
+                const CacheWish& cache) {
+  if (process.under_launcher && line.command != "serve")
     throw UsageError(join(line.command, ": runs in one process; start it without a launcher"));
   if (process.files.exists(path_join(folder, "config.json"))) {
-    const ModelSource source =
-        source_of(process, recipe_of_folder(process.files, line, folder), folder, 0);
+    const ModelSource source = source_of(
+        process, recipe_of_folder(process.files, line, folder, process.under_launcher), folder, 0);
     run_ranks(
         process, source,
         [&](const SaveRank& rank) {
           load_model_folder(rank, process.files, folder);
           return true;
         },
-        prepare(source));
+        prepare(source), cache);
     return;
   }
   const std::vector<std::string> all = checkpoints_in(process.files, folder);
   std::string passed_over;
   for (auto place = all.rbegin(); place != all.rend(); ++place) {
-    const std::string damage = try_checkpoint(process, line, *place, prepare);
+    const std::string damage = try_checkpoint(process, line, *place, prepare, cache);
     if (damage.empty()) {
-      process.err << passed_over << std::flush;
+      if (leads(process)) process.err << passed_over << std::flush;
       return;
     }
     passed_over += "passed over: " + damage + "\n";

@@ -14,6 +14,7 @@
 
 #include "framework/data/tokenizer.h"
 #include "recipes/cli/recipe.h"
+#include "recipes/commands/inference_room.h"
 #include "recipes/commands/process.h"
 #include "recipes/models/engine.h"
 
@@ -47,8 +48,15 @@ using ModelWork = std::function<void(const OpenedModel&)>;
 // Opens the model in `folder` and runs what `prepare` returns on every rank. `prepare` runs first,
 // on the calling thread, once for each checkpoint that looks good. Flags of `line` are recipe keys;
 // data.text and data.tokens are what they say, never those of the run. Throws UsageError and Error.
+//
+// With offload.parameters weights are streamed, at zero.stage = 3 unless a flag says otherwise;
+// `cache` is what memory is left for then. How that went is told on standard error.
 void open_model(Process& process, const CommandLine& line, const std::string& folder,
-                const std::function<ModelWork(const ModelSource&)>& prepare);
+                const std::function<ModelWork(const ModelSource&)>& prepare,
+                const CacheWish& cache = {});
+
+// Whether this process has rank 0: it is alone, or the launcher's first.
+bool leads(Process& process);
 
 // The id that the tokenizer puts before a text, if it puts one.
 std::optional<std::int32_t> start_id_of(const Tokenizer& tokenizer);

@@ -198,6 +198,21 @@ void run_mpi(Process& process, const CommandLine& line, const Recipe& recipe,
   }
 }
 
+// Keys of models that are only run.
+void expect_training_keys(const Recipe& r) {
+  if (r.inference.weights != "full")
+    throw UsageError(join("inference.weights = ", r.inference.weights,
+                          ": quantized weights cannot be trained; use full, and give the key to "
+                          "generate, chat, serve, bench or evaluate"));
+  if (r.offload.kv_cache != "none")
+    throw UsageError(join("offload.kv_cache = ", r.offload.kv_cache,
+                          ": training has no cache of keys and values; use none"));
+  if (r.offload.slots > 0 || r.offload.resident != "auto")
+    throw UsageError(
+        "offload.slots and offload.resident are of weights that are streamed by generate, serve, "
+        "bench and evaluate; use auto for training");
+}
+
 // The short flags, which decide over a recipe that says otherwise.
 CommandLine with_short_flags(CommandLine line) {
   const bool resume = line.options.contains("resume"), restart = line.options.contains("restart");
@@ -243,6 +258,7 @@ void in_turn(Communicator* world, const Work& work) {
 int train_command(Process& process, const CommandLine& given) {
   const CommandLine line = with_short_flags(given);
   Recipe recipe = recipe_of(process, line, true);
+  expect_training_keys(recipe);
   std::unique_ptr<Communicator> world;
   Machine machine{.cores = process.cores(),
                   .local_ranks = static_cast<int>(recipe.parallel.ranks()),

@@ -123,21 +123,46 @@ HfFolder::Found HfFolder::at(const std::string& logical, const HfPlace& place) c
   return found->second;
 }
 
-void HfFolder::read(const std::string& logical, const Shape& shape, const Rectangle& at_rows,
-                    DType dtype, void* out) const {
-  const std::optional<HfPlace> place = hf_place(naming(), logical);
-  check(place.has_value(), folder_, ": ", model_.type, " models have no tensor ", logical);
-  const Found found = at(logical, *place);
-  const std::int64_t rows = shape[0] * place->parts, columns = shape.dims() < 2 ? 1 : shape[1];
+// Of the shape that it must have.
+HfFolder::Found HfFolder::expected_at(const std::string& logical, const Shape& shape,
+                                      const HfPlace& place) const {
+  const Found found = at(logical, place);
+  const std::int64_t rows = shape[0] * place.parts, columns = shape.dims() < 2 ? 1 : shape[1];
   std::vector<std::int64_t> expected = {rows};
   if (shape.dims() == 2) {
     expected.push_back(columns);
-    if (place->transposed) std::swap(expected[0], expected[1]);
+    if (place.transposed) std::swap(expected[0], expected[1]);
   }
   if (found.tensor->shape != expected)
     fail(found.file->path(), ": tensor \"", found.tensor->name, "\" is ", found.tensor->text(),
          ", but ", logical, " of this model needs ",
          SafeTensor{.name = {}, .dtype = found.tensor->dtype, .shape = expected}.text());
+  return found;
+}
+
+HfFolder::Stored HfFolder::stored(const std::string& logical, const Shape& shape,
+                                  const Rectangle& at_rows, DType dtype) const {
+  const std::optional<HfPlace> place = hf_place(naming(), logical);
+  if (!place) return {.obstacle = join(logical, " is not in the folder")};
+  const Found found = expected_at(logical, shape, *place);
+  const DType stored = element_type(*found.tensor, found.file->path());
+  const std::int64_t all = shape.dims() < 2 ? 1 : shape[1];
+  if (stored != dtype)
+    return {.obstacle = join(found.tensor->name, " is ", found.tensor->dtype,
+                             " there, but computed in ", name_of(dtype))};
+  if (place->transposed) return {.obstacle = found.tensor->name + " is stored transposed"};
+  if (at_rows.columns != all && at_rows.rows > 1)
+    return {.obstacle = join("tensor ranks cut the rows of ", found.tensor->name)};
+  const std::int64_t row = place->part * shape[0] + at_rows.row;
+  return {.path = found.file->path(),
+          .offset = found.tensor->begin + (row * all + at_rows.column) * size_of(stored)};
+}
+
+void HfFolder::read(const std::string& logical, const Shape& shape, const Rectangle& at_rows,
+                    DType dtype, void* out) const {
+  const std::optional<HfPlace> place = hf_place(naming(), logical);
+  check(place.has_value(), folder_, ": ", model_.type, " models have no tensor ", logical);
+  const Found found = expected_at(logical, shape, *place);
   const std::int64_t first = place->part * shape[0];
   auto* to = static_cast<std::byte*>(out);
   if (place->transposed) return read_transposed(found, first, at_rows, dtype, to);

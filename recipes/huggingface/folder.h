@@ -36,6 +36,14 @@ class HfFolder {
   // both shapes if the stored one differs.
   void read(const std::string& logical, const Shape& shape, const Rectangle& at, DType dtype,
             void* out) const;
+  // Where that rectangle lies in a file as `dtype`, row-major; or what prevents it, a few words.
+  struct Stored {
+    std::string path;
+    std::int64_t offset = 0;
+    std::string obstacle;
+  };
+  Stored stored(const std::string& logical, const Shape& shape, const Rectangle& at,
+                DType dtype) const;
   // Error naming the tensors that are neither of these logical ones nor make nothing of a model.
   void expect_all_used(const std::vector<std::string>& logical, bool tied) const;
 
@@ -48,6 +56,7 @@ class HfFolder {
   void open_shards(Files& files, const std::string& index);
   void add(std::unique_ptr<SafetensorsFile> file);
   Found at(const std::string& logical, const HfPlace& place) const;
+  Found expected_at(const std::string& logical, const Shape& shape, const HfPlace& place) const;
   void read_rows(const Found& found, std::int64_t first, std::int64_t rows, std::int64_t column,
                  std::int64_t columns, DType dtype, std::byte* out) const;
   void read_transposed(const Found& found, std::int64_t first, const Rectangle& at, DType dtype,

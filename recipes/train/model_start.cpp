@@ -9,6 +9,7 @@
 #include "framework/checkpoint/checkpoint_folder.h"
 #include "framework/checkpoint/convert.h"
 #include "recipes/huggingface/folder.h"
+#include "recipes/train/model_stream.h"
 #include "recipes/train/run_start.h"
 #include "recipes/train/save_phases.h"
 
@@ -105,6 +106,33 @@ std::string start_checkpoint(Files& files, const std::string& folder) {
   return steps.empty() ? std::string() : checkpoints.folder_of(steps.back());
 }
 
+namespace {
+
+// Weights that are streamed from disk come from the folder's files, if these hold them as they are
+// wanted: true then. Else they are copied, and there must be room for that.
+bool streams_in_place(const SaveRank& r, const HfFolder& folder) {
+  const WeightStream* const stream = r.engine.stage().stream();
+  if (!stream || stream->tier() != Tier::kDisk) return false;
+  std::string asked;
+  const std::string obstacle = stream_in_place(r, folder, asked);
+  if (!obstacle.empty()) {
+    if (!r.engine.place()->has_folder() && stream->streamed().slots_bytes() > 0)
+      throw UsageError(
+          join("offload.parameters = disk: the weights cannot be read where they lie, ", obstacle,
+               "; give --offload.folder a folder with room for a copy"));
+    return false;
+  }
+  const std::vector<std::string> told = agreed(r, [&] { return asked; });
+  agreed(r, [&] {
+    if (r.mesh.world().rank() == 0)
+      folder.expect_all_used(names_in(told), r.engine.options().model.tie_embeddings);
+    return std::string();
+  });
+  return true;
+}
+
+}  // namespace
+
 void load_model_folder(const SaveRank& r, Files& files, const std::string& path) {
   if (!is_hf_folder(files, path)) return load_weights_of(r, files, path);
   std::unique_ptr<HfFolder> folder;
@@ -112,6 +140,7 @@ void load_model_folder(const SaveRank& r, Files& files, const std::string& path)
     folder = std::make_unique<HfFolder>(files, path);
     return std::string();
   });
+  if (streams_in_place(r, *folder)) return;
   const std::vector<std::string> told = agreed(r, [&] {
     return read_own(
         r, [&](const std::string& tensor, const Shape& shape, const Rectangle& at, DType dtype,

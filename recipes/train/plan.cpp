@@ -4,6 +4,7 @@
 #include <map>
 
 #include "framework/base/error.h"
+#include "recipes/cli/values.h"
 #include "recipes/train/freezing.h"
 
 namespace trireme {
@@ -126,7 +127,11 @@ StageOptions stage_options(const Recipe& r) {
                                                        {"full", RecomputeMode::kFull},
                                                        {"selective", RecomputeMode::kSelective}},
                                                       r.recompute.mode),
-                   .recompute_every = r.recompute.every},
+                   .recompute_every = r.recompute.every,
+                   .weights = chosen<WeightFormat>({{"full", WeightFormat::kPlain},
+                                                    {"int8", WeightFormat::kInt8},
+                                                    {"int4", WeightFormat::kInt4}},
+                                                   r.inference.weights)},
           .zero_stage = static_cast<int>(r.zero.stage),
           .shard_ranks = static_cast<int>(r.zero.shard_ranks),
           .reshard = chosen<Reshard>({{"forward", Reshard::kForward},
@@ -141,7 +146,10 @@ StageOptions stage_options(const Recipe& r) {
           .offload = {.optimizer = tier(r.offload.optimizer),
                       .gradients = tier(r.offload.gradients),
                       .parameters = tier(r.offload.parameters),
-                      .activations = tier(r.offload.activations)}};
+                      .activations = tier(r.offload.activations),
+                      .kv_cache = tier(r.offload.kv_cache),
+                      .slots = static_cast<int>(r.offload.slots),
+                      .resident = parse_size(r.offload.resident).value_or(0)}};
 }
 
 }  // namespace

@@ -104,7 +104,7 @@ TEST(Parse, LaterFeaturesAreRefusedByName) {
             "or cpu");
   EXPECT_EQ(refusal("", {"--zero.stage=4"}),
             "flag --zero.stage: zero.stage = 4: expected a whole number, 0 to 3");
-  for (std::string flag : {"--offload.kv_cache=host"})
+  for (std::string flag : {"--offload.kv_cache=disk"})
     EXPECT_NE(refusal("", {flag}).find("is not supported yet; legal values: "), std::string::npos)
         << flag << ": " << refusal("", {flag});
 }

@@ -216,14 +216,21 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Offload, MemoryKeys,
     ::testing::Values(
-        MemoryCase{[](Recipe& r) { r.offload = {"host", "disk", "host", "disk", "host", ""}; },
+        MemoryCase{[](Recipe& r) {
+                     r.offload = {"host", "disk", "host", "disk", "host", "", 0, "auto"};
+                   },
                    {"offload.optimizer = host needs zero.stage = 1, 2 or 3; with 0 use none",
                     "offload.gradients = disk needs zero.stage = 1, 2 or 3; with 0 use none",
                     "offload.parameters = host needs zero.stage = 3; with 0 use none",
                     "offload.activations = disk needs recompute.mode = full, whose kept inputs are "
-                    "what moves; with none use none",
-                    "offload.kv_cache = host: training has no cache of keys and values, it comes "
-                    "with generation; use none"}},
+                    "what moves; with none use none"}},
+        MemoryCase{[](Recipe& r) { r.offload.slots = 2, r.offload.resident = "1GiB"; },
+                   {"offload.slots and offload.resident are of parameters that are streamed; with "
+                    "offload.parameters = none use auto"}},
+        MemoryCase{[](Recipe& r) {
+                     r.zero.stage = 3, r.offload.parameters = "host", r.offload.resident = "much";
+                   },
+                   {"offload.resident = much: expected auto or a size, as 0 or 2GiB"}},
         MemoryCase{[](Recipe& r) {
                      r.zero.stage = 1, r.offload.optimizer = "disk", r.offload.gradients = "host";
                    },

@@ -1,0 +1,40 @@
+// What a model that is only run takes on a rank, and where its weights find room: who stays on the
+// device, who is streamed, and what to change if it does not fit. Estimates of bytes, from above
+// but for weights, which are exact up to padding; before anything is allocated.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "recipes/cli/recipe.h"
+#include "recipes/memory/machine_memory.h"
+#include "recipes/models/engine.h"
+
+namespace trireme {
+
+// For keys and values: bytes of each rank, or tokens; neither: one text of batch.sequence tokens.
+struct CacheWish {
+  std::int64_t bytes = 0, tokens = 0;
+};
+
+// Of the fullest rank.
+struct InferenceNeeds {
+  std::int64_t weights = 0;  // of its units
+  std::int64_t largest_unit = 0;
+  std::int64_t cache = 0;
+  std::int64_t pass = 0;     // rows of a pass, logits
+  std::int64_t process = 0;  // beside, where device and host are one memory
+  std::int64_t beside_weights() const { return cache + pass + process; }
+};
+InferenceNeeds inference_needs(const Recipe& recipe, const EngineOptions& options,
+                               const CacheWish& cache, const MemoryLimit& limit);
+
+// Says in `options` how much of the device streamed weights may take, if offload.resident = auto.
+void leave_room(const Recipe& recipe, const InferenceNeeds& needs, const MemoryLimit& limit,
+                EngineOptions& options);
+
+// Empty if it fits, or the limit is unknown; else a table, and the flags with which it would.
+std::string inference_misfit(const Recipe& recipe, const InferenceNeeds& needs,
+                             const MemoryLimit& limit);
+
+}  // namespace trireme
