@@ -30,13 +30,13 @@
     }
     return found;
   },
-  // What stands out of the window at the right, but for what scrolls by itself.
-  wide() {
-    const found = document.documentElement.scrollWidth > innerWidth ? [`the page is ${document.documentElement.scrollWidth} wide`] : [];
+  // What stands out of a window of that width at the right, but for what scrolls by itself. (A phone's browser would widen the window.)
+  wide(width) {
+    const found = Math.max(document.documentElement.scrollWidth, innerWidth) > width ? [`the page is ${document.documentElement.scrollWidth} wide`] : [];
     for (const node of document.body.querySelectorAll("*")) {
       if (!node.checkVisibility() || node.closest(".unseen, svg, pre, .table, .display")) continue;
       const box = node.getBoundingClientRect();
-      if (box.width > 0 && box.right > innerWidth + 0.5) found.push(`${node.tagName}.${node.className} ends at ${box.right.toFixed(0)}`);
+      if (box.width > 0 && box.right > width + 0.5) found.push(`${node.tagName}.${node.className} ends at ${box.right.toFixed(0)}`);
     }
     return found;
   },
