@@ -7,9 +7,11 @@
 // done with them (arXiv 2309.06180).
 //
 // Rows of a batch belong to several sequences, each with its own length: one row for a sequence
-// that decodes, many for a prompt or a chunk of one. What a row becomes, to the last bit, depends
-// neither on other sequences, nor on the number of threads, nor on how its sequence is cut into
-// passes. (The build, the CPU and the types decide how sums are rounded.)
+// that decodes, many for a prompt or a chunk of one. What attention makes of a row depends, to the
+// last bit, neither on other sequences, nor on the number of threads, nor on how its sequence is
+// cut into passes. The same holds for linear() where its products are a backend's own; a library's
+// products of many rows may round the last digits otherwise (cpu: f32 from 64 rows on, never bf16
+// on a CPU that multiplies it).
 //
 // Legend: R rows, K inputs, N outputs, H query heads, G key/value heads, D head size, P pages.
 #pragma once

@@ -20,7 +20,9 @@ struct F32Words {
   static constexpr int kPair = 1;          // elements per word
   static constexpr int kDimMultiple = 16;  // head sizes are padded to it
   static constexpr bool kMatrixTiles = false;
-  struct Session {};  // alive while a thread multiplies
+  struct Session {  // alive while a thread multiplies
+    explicit Session(int = 16) {}
+  };
   static vec::F32 broadcast(const Word* a) { return vec::set1(*a); }
   static vec::F32 multiply_add(vec::F32 a, vec::F32 b, vec::F32 c) { return vec::fma(a, b, c); }
   static void store(Element* to, vec::F32 v) { vec::store(to, v); }
@@ -35,7 +37,9 @@ struct BF16Words {
   static constexpr int kPair = 2;
   static constexpr int kDimMultiple = 16;
   static constexpr bool kMatrixTiles = false;
-  struct Session {};
+  struct Session {
+    explicit Session(int = 16) {}
+  };
   static vec::F32 broadcast(const Word* a) { return vec::from_bits(vec::U32{} + *a); }
   static vec::F32 multiply_add(vec::F32 a, vec::F32 b, vec::F32 c) {
     return (vec::F32)_mm512_dpbf16_ps((__m512)c, (__m512bh)a, (__m512bh)b);

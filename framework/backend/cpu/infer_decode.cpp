@@ -82,7 +82,6 @@ class SpanTask {
   }
 
   void run(float* parts) {
-    [[maybe_unused]] const typename W::Session session;
     for (std::int64_t h = 0; h < group(); h += kHeads)
       heads(h, std::min(kHeads, group() - h), parts + h * part_size(dim_));
   }
@@ -92,8 +91,9 @@ class SpanTask {
 
   // `count` query heads of the group.
   void heads(std::int64_t first, std::int64_t count, float* parts) {
+    [[maybe_unused]] const typename W::Session session(static_cast<int>(count));
     pack_queries(first, count);
-    std::fill_n(work_.out, kHeads * dim_, 0.0f);
+    std::fill_n(work_.out, count * dim_, 0.0f);
     std::fill_n(states_, kHeads, kNothing);
     for (std::int64_t at = t_.begin; at < t_.end; at += kTile)
       if (at + kTile > first_) block(at, count);
@@ -104,7 +104,7 @@ class SpanTask {
   }
 
   void pack_queries(std::int64_t first, std::int64_t count) {
-    std::fill_n(work_.query, kHeads * dim_, typename W::Element(0));
+    if (a_.head_dim < dim_) std::fill_n(work_.query, count * dim_, typename W::Element(0));
     for (std::int64_t h = 0; h < count; ++h) {
       const vec::Reader head = query_.at((first + h) * a_.head_dim);
       vec::each(0, a_.head_dim, [&](std::int64_t i, auto n) {
@@ -121,9 +121,7 @@ class SpanTask {
   void block(std::int64_t at, std::int64_t heads) {
     const std::int64_t count = std::min(kTile, t_.end - at);
     if constexpr (W::kMatrixTiles) {
-      take_block<W>(from_, at, t_.end, dim_, work_.keys, work_.values);
-      matrix_tile_rows(kTile, dim_ / W::kPair, words(work_.query, dim_), {work_.keys, kTile},
-                       work_.scores, kTile, false);
+      score_by_tiles(at, count);
     } else {
       score(at, count, heads);
     }
@@ -141,9 +139,28 @@ class SpanTask {
         }
       if constexpr (!W::kMatrixTiles) add_values(at, count, weights, work_.out + h * dim_);
     }
-    if constexpr (W::kMatrixTiles)
+    if constexpr (W::kMatrixTiles) {
+      take_values<W>(from_, at, t_.end, dim_, work_.values);
       matrix_tile_rows(dim_, kTile / W::kPair, words(work_.weights, kTile), {work_.values, dim_},
                        work_.out, dim_, true);
+    }
+  }
+
+  // Two pages at a time where they lie, as long as rows of words need no padding.
+  void score_by_tiles(std::int64_t at, std::int64_t count) {
+    if (a_.head_dim == dim_) {
+      const WordMatrix query = words(work_.query, dim_);
+      for (std::int64_t p = 0; p < count; p += 2 * kPageTokens) {
+        const std::int64_t second =
+            std::min(p + kPageTokens, (count - 1) / kPageTokens * kPageTokens);
+        matrix_tile_pages(dim_ / 2, query, from_.keys(at + p), from_.keys(at + second),
+                          work_.scores + p, kTile);
+      }
+      return;
+    }
+    take_keys<W>(from_, at, t_.end, dim_, work_.keys);
+    matrix_tile_rows(kTile, dim_ / 2, words(work_.query, dim_), {work_.keys, kTile}, work_.scores,
+                     kTile, false);
   }
 
   static WordMatrix words(const std::uint16_t* rows, std::int64_t columns) {

@@ -14,7 +14,8 @@ namespace {
 
 using vec::F32;
 
-constexpr int kRows = 4;  // of W at a time: neighbours, so one stretch of memory
+constexpr std::int64_t kOwnRows = 32;  // more of f32 are a library's work
+constexpr int kRows = 4;               // of W at a time: neighbours, so one stretch of memory
 constexpr int kColumns = vec::kLanes == 16 ? 4 : 2;  // rows of x at a time
 constexpr std::int64_t kBytesAtOnce = 256 << 10;     // of x, which stay in the second cache level
 
@@ -186,7 +187,18 @@ void CpuInferKernels::linear(const Tensor& x, const Tensor& w, const Tensor& bia
   if (y.elements() == 0) return;
   if (x.dtype() == DType::kBF16 && tiles_ && x.columns() % 32 == 0 && w.rows() >= 32)
     return tile_linear(x, w, bias, y);
-  row_linear(x, w, bias, y);
+  if (kMultipliesPairs && bf16_ && x.dtype() == DType::kBF16) return row_linear(x, w, bias, y);
+  std::int64_t done = 0;
+  const auto rows = [&](std::int64_t count, bool own) {
+    const std::int64_t end = done + count;
+    const Tensor in = x.sliced_rows(done, end), out = y.sliced_rows(done, end);
+    own ? row_linear(in, w, bias, out)
+        : kernels_.matmul({.a = in, .b = w, .c = out, .transpose_b = true, .bias = bias});
+    done = end;
+  };
+  for (const std::int64_t piece : {512, 256, 128, 64})
+    while (x.rows() - done >= piece) rows(piece, false);
+  while (done < x.rows()) rows(std::min(kOwnRows, x.rows() - done), true);
 }
 
 }  // namespace trireme

@@ -28,7 +28,7 @@ namespace trireme {
 
 // Sequences with so many rows in a pass, or fewer, are infer_decode.cpp's.
 inline constexpr std::int64_t kFewRows = 8;
-inline constexpr std::int64_t kSpan = 256;  // positions
+inline constexpr std::int64_t kSpan = 512;  // positions
 inline constexpr std::int64_t kPagesOfTile = kTile / kPageTokens;
 
 // Words of f32.
@@ -100,28 +100,37 @@ void copy_words(const typename P::Word* from, std::int64_t count, typename W::Wo
   }
 }
 
-// The block of positions [at, at + kTile) below `seen`, the rest zero: keys (dim / pair, kTile),
-// values (kTile / pair, dim), dim >= D.
+// The block of positions [at, at + kTile) below `seen`, the rest zero; dim >= D, and a row of a
+// page's words becomes P::kPair / W::kPair of them.
+// (dim / pair, kTile)
 template <typename W, typename P>
-void take_block(const HeadPages<P>& from, std::int64_t at, std::int64_t seen, std::int64_t dim,
-                typename W::Word* keys, typename W::Word* values) {
-  constexpr std::int64_t kRows = P::kPair / W::kPair;  // that a row of a page's words becomes
-  const std::int64_t head_dim = from.a.head_dim, words = kTile * dim / W::kPair;
-  if (seen < at + kTile || head_dim < dim) {
-    std::fill_n(keys, words, typename W::Word(0));
-    std::fill_n(values, words, typename W::Word(0));
-  }
-  for (std::int64_t j = 0; j < kPagesOfTile; ++j) {
-    const std::int64_t position = at + j * kPageTokens;
-    if (position >= seen) break;
-    const auto* page_keys = from.keys(position);
+void take_keys(const HeadPages<P>& from, std::int64_t at, std::int64_t seen, std::int64_t dim,
+               typename W::Word* keys) {
+  constexpr std::int64_t kRows = P::kPair / W::kPair;
+  const std::int64_t head_dim = from.a.head_dim;
+  if (seen < at + kTile || head_dim < dim)
+    std::fill_n(keys, kTile * dim / W::kPair, typename W::Word(0));
+  for (std::int64_t j = 0; j < kPagesOfTile && at + j * kPageTokens < seen; ++j) {
+    const auto* page = from.keys(at + j * kPageTokens);
     for (std::int64_t w = 0; w < head_dim / P::kPair; ++w)
-      copy_words<W, P>(page_keys + w * kPageTokens, kPageTokens,
+      copy_words<W, P>(page + w * kPageTokens, kPageTokens,
                        keys + w * kRows * kTile + j * kPageTokens, kTile);
-    const auto* page_values = from.values(position);
-    const std::int64_t count = std::min(kPageTokens, seen - position);
+  }
+}
+
+// (kTile / pair, dim)
+template <typename W, typename P>
+void take_values(const HeadPages<P>& from, std::int64_t at, std::int64_t seen, std::int64_t dim,
+                 typename W::Word* values) {
+  constexpr std::int64_t kRows = P::kPair / W::kPair;
+  const std::int64_t head_dim = from.a.head_dim;
+  if (seen < at + kTile || head_dim < dim)
+    std::fill_n(values, kTile * dim / W::kPair, typename W::Word(0));
+  for (std::int64_t j = 0; j < kPagesOfTile && at + j * kPageTokens < seen; ++j) {
+    const auto* page = from.values(at + j * kPageTokens);
+    const std::int64_t count = std::min(kPageTokens, seen - at - j * kPageTokens);
     for (std::int64_t w = 0; w < (count + P::kPair - 1) / P::kPair; ++w)
-      copy_words<W, P>(page_values + w * head_dim, head_dim,
+      copy_words<W, P>(page + w * head_dim, head_dim,
                        values + (j * kPageTokens / W::kPair + w * kRows) * dim, dim);
   }
 }
@@ -171,8 +180,11 @@ inline void add_span(const float* span, const Softmax& state, std::int64_t n, fl
     return;
   }
   const float most = std::max(state.most, all_state.most);
-  const auto share = [&](float of) { return vec::exp2(vec::set1(of - most)); };
-  const vec::F32 kept = share(all_state.most), added = share(state.most);
+  vec::F32 shares{};  // both in one vector
+  shares[0] = all_state.most - most;
+  shares[1] = state.most - most;
+  shares = vec::exp2(shares);
+  const vec::F32 kept = vec::set1(shares[0]), added = vec::set1(shares[1]);
   for (std::int64_t i = 0; i < n; i += vec::kLanes)
     vec::store(all + i, vec::fma(vec::load(span + i), added, vec::load(all + i) * kept));
   all_state = {most, all_state.sum * kept[0] + state.sum * added[0]};

@@ -64,8 +64,7 @@ class PrefillTask {
     first_tile_ = first_tile(begin);
     const std::int64_t seen = s_.first_position + std::min(s_.rows, end * kTile);
     const HeadPages<P> from{a_, s_, pages_, head_};
-    for (std::int64_t t = first_tile_; t < tiles_for(seen); ++t)
-      take_block<W>(from, t * kTile, seen, extents_.padded_dim, keys_of(t), values_of(t));
+    for (std::int64_t t = first_tile_; t < tiles_for(seen); ++t) take_tile(from, t, seen);
     const std::int64_t group = a_.heads / a_.kv_heads;
     for (std::int64_t block = begin; block < end; ++block)
       for (std::int64_t h = 0; h < group; ++h) query_block(block, head_ * group + h);
@@ -84,17 +83,25 @@ class PrefillTask {
     return work_.values + (tile - first_tile_) * kTile * extents_.padded_dim / W::kPair;
   }
 
+  void take_tile(const HeadPages<P>& from, std::int64_t t, std::int64_t seen) {
+    take_keys<W>(from, t * kTile, seen, extents_.padded_dim, keys_of(t));
+    take_values<W>(from, t * kTile, seen, extents_.padded_dim, values_of(t));
+  }
+
   void query_block(std::int64_t block, std::int64_t head) {
     const std::int64_t d = extents_.padded_dim;
     const HeadRows query{vec::Reader(qkv_).at(s_.first_row * qkv_.columns() + head * a_.head_dim),
                          qkv_.columns()};
     pack_rows<W>(extents_, query, block, block + 1, work_.query - block * kTile * d);
-    std::fill_n(work_.out, kTile * d, 0.0f);
-    std::fill_n(work_.state, kTile, kNothing);
     const std::int64_t last = s_.first_position + std::min(s_.rows, (block + 1) * kTile) - 1;
-    for (std::int64_t tile = first_tile(block), end; tile <= last / kTile; tile = end) {
+    const std::int64_t first = first_tile(block);
+    for (std::int64_t tile = first, end; tile <= last / kTile; tile = end) {
       end = std::min(last / kTile, tile / kTilesOfSpan * kTilesOfSpan + kTilesOfSpan - 1) + 1;
-      span(block, tile, end);
+      if (tile == first) {  // nothing stands before it
+        span(block, tile, end, work_.out, work_.state);
+        continue;
+      }
+      span(block, tile, end, work_.span, work_.span_state);
       for (std::int64_t r = 0; r < kTile; ++r)
         add_span(work_.span + r * d, work_.span_state[r], d, work_.out + r * d, work_.state[r]);
     }
@@ -102,31 +109,30 @@ class PrefillTask {
   }
 
   // Tiles [begin, end) of one span.
-  void span(std::int64_t block, std::int64_t begin, std::int64_t end) {
+  void span(std::int64_t block, std::int64_t begin, std::int64_t end, float* out, Softmax* state) {
     const std::int64_t d = extents_.padded_dim;
-    std::fill_n(work_.span, kTile * d, 0.0f);
-    std::fill_n(work_.span_state, kTile, kNothing);
+    std::fill_n(out, kTile * d, 0.0f);
+    std::fill_n(state, kTile, kNothing);
     for (std::int64_t tile = begin; tile < end; ++tile) {
       tile_product<W>(kTile, d / W::kPair, rows_operand<W>(work_.query, d), keys_of(tile), kTile,
                       work_.scores, kTile, false);
-      for (std::int64_t r = 0; r < kTile; ++r) weigh(block, tile, r);
-      tile_product<W>(d, kTile / W::kPair, rows_operand<W>(work_.p, kTile), values_of(tile), d,
-                      work_.span, d, true);
+      for (std::int64_t r = 0; r < kTile; ++r) weigh(block, tile, r, out + r * d, state[r]);
+      tile_product<W>(d, kTile / W::kPair, rows_operand<W>(work_.p, kTile), values_of(tile), d, out,
+                      d, true);
     }
   }
 
-  void weigh(std::int64_t block, std::int64_t tile, std::int64_t r) {
+  void weigh(std::int64_t block, std::int64_t tile, std::int64_t r, float* out, Softmax& state) {
     const std::int64_t position = s_.first_position + block * kTile + r, key = tile * kTile;
     const std::int64_t first = a_.window > 0 ? position - a_.window + 1 - key : 0;
     const float factor = static_cast<float>(a_.scale) * std::numbers::log2e_v<float>;
     const auto bounded = [](std::int64_t x) {
       return static_cast<int>(std::clamp<std::int64_t>(x, -1, kTile));
     };
-    const float kept = softmax_block(work_.scores + r * kTile, factor, bounded(first),
-                                     bounded(position - key), work_.span_state[r],
-                                     [&](int i, F32 p) { W::store(work_.p + r * kTile + i, p); });
+    const float kept =
+        softmax_block(work_.scores + r * kTile, factor, bounded(first), bounded(position - key),
+                      state, [&](int i, F32 p) { W::store(work_.p + r * kTile + i, p); });
     if (kept == 1.0f) return;
-    float* out = work_.span + r * extents_.padded_dim;
     for (std::int64_t c = 0; c < extents_.padded_dim; c += vec::kLanes)
       vec::store(out + c, vec::load(out + c) * kept);
   }

@@ -54,10 +54,11 @@ inline void block_product(std::int64_t words, WordMatrix a, WordMatrix b, float*
   _tile_stored(3, c_low + 16, c_bytes);
 }
 
-// 16 x 32 of c.
-inline void half_product(std::int64_t words, WordMatrix a, WordMatrix b, float* c,
+// 16 x 32 of c, or fewer rows: tiles 0 and 1 hold it, 4 a, 6 and 7 two bands of b.
+inline void half_product(std::int64_t words, WordMatrix a, const std::uint32_t* left,
+                         const std::uint32_t* right, std::int64_t b_row, float* c,
                          std::int64_t c_row, bool accumulate) {
-  const std::int64_t a_bytes = a.row * 4, b_bytes = b.row * 4, c_bytes = c_row * 4;
+  const std::int64_t a_bytes = a.row * 4, b_bytes = b_row * 4, c_bytes = c_row * 4;
   if (accumulate) {
     _tile_loadd(0, c, c_bytes);
     _tile_loadd(1, c + 16, c_bytes);
@@ -67,8 +68,8 @@ inline void half_product(std::int64_t words, WordMatrix a, WordMatrix b, float* 
   }
   for (std::int64_t k = 0; k < words; k += 16) {
     _tile_loadd(4, a.data + k, a_bytes);
-    _tile_loadd(6, b.data + k * b.row, b_bytes);
-    _tile_loadd(7, b.data + k * b.row + 16, b_bytes);
+    _tile_loadd(6, left + k * b_row, b_bytes);
+    _tile_loadd(7, right + k * b_row, b_bytes);
     _tile_dpbf16ps(0, 4, 6);
     _tile_dpbf16ps(1, 4, 7);
   }
@@ -85,10 +86,11 @@ bool request_matrix_tiles() {
   return bf16 && tiles && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
-MatrixTileSession::MatrixTileSession() {
+MatrixTileSession::MatrixTileSession(int rows) {
   TileShapes shapes;
   std::fill_n(shapes.row_bytes, 8, std::uint16_t{64});
   std::fill_n(shapes.rows, 8, std::uint8_t{16});
+  for (const int tile : {0, 1, 4}) shapes.rows[tile] = static_cast<std::uint8_t>(rows);
   asm volatile("" : : "r"(&shapes) : "memory");
   _tile_loadconfig(&shapes);
 }
@@ -110,19 +112,28 @@ void matrix_tile_rows(std::int64_t columns, std::int64_t words, WordMatrix a, Wo
                       float* c, std::int64_t c_row, bool accumulate) {
   asm volatile("" : : : "memory");
   for (std::int64_t n = 0; n < columns; n += 32)
-    half_product(words, a, {b.data + n, b.row}, c + n, c_row, accumulate);
+    half_product(words, a, b.data + n, b.data + n + 16, b.row, c + n, c_row, accumulate);
+  asm volatile("" : : : "memory");
+}
+
+void matrix_tile_pages(std::int64_t words, WordMatrix a, const std::uint32_t* left,
+                       const std::uint32_t* right, float* c, std::int64_t c_row) {
+  asm volatile("" : : : "memory");
+  half_product(words, a, left, right, 16, c, c_row, false);
   asm volatile("" : : : "memory");
 }
 
 #else
 
 bool request_matrix_tiles() { return false; }
-MatrixTileSession::MatrixTileSession() = default;
+MatrixTileSession::MatrixTileSession(int) {}
 MatrixTileSession::~MatrixTileSession() = default;
 void matrix_tile_product(std::int64_t, std::int64_t, std::int64_t, WordMatrix, WordMatrix, float*,
                          std::int64_t, bool) {}
 void matrix_tile_rows(std::int64_t, std::int64_t, WordMatrix, WordMatrix, float*, std::int64_t,
                       bool) {}
+void matrix_tile_pages(std::int64_t, WordMatrix, const std::uint32_t*, const std::uint32_t*, float*,
+                       std::int64_t) {}
 
 #endif
 

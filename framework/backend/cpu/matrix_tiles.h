@@ -14,7 +14,8 @@ bool request_matrix_tiles();
 
 class MatrixTileSession {
  public:
-  MatrixTileSession();
+  // `rows`: of matrix_tile_rows, 1 to 16.
+  explicit MatrixTileSession(int rows = 16);
   ~MatrixTileSession();
   MatrixTileSession(const MatrixTileSession&) = delete;
   MatrixTileSession& operator=(const MatrixTileSession&) = delete;
@@ -29,8 +30,12 @@ struct WordMatrix {
 // 32, words of 16.
 void matrix_tile_product(std::int64_t rows, std::int64_t columns, std::int64_t words, WordMatrix a,
                          WordMatrix b, float* c, std::int64_t c_row, bool accumulate);
-// The same for 16 rows, with the same sums in each.
+// The same for as many rows as the session says, with the same sums in each.
 void matrix_tile_rows(std::int64_t columns, std::int64_t words, WordMatrix a, WordMatrix b,
                       float* c, std::int64_t c_row, bool accumulate);
+
+// c (rows of the session, 32) = a by two matrices of 16 columns, (words, 16) each.
+void matrix_tile_pages(std::int64_t words, WordMatrix a, const std::uint32_t* left,
+                       const std::uint32_t* right, float* c, std::int64_t c_row);
 
 }  // namespace trireme

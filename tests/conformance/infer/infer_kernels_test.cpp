@@ -91,12 +91,13 @@ TEST_P(InferKernelsTest, LinearIsAPlainSum) {
   }
 }
 
-// By tiles, by vectors, and both with their tails.
+// By tiles, by vectors, and both with their tails. Types that a library multiplies: up to 32 rows.
 TEST_P(InferKernelsTest, ARowOfALinearDependsNeitherOnOtherRowsNorOnThreads) {
   const auto b = backend(), alone = backend(1);
   if (!b) GTEST_SKIP() << "no cpu backend in this build";
   for (const auto& [n, k] : {std::array{104, 96}, {33, 50}, {7, 64}}) {
-    const std::int64_t most = b->name() == "cpu" ? 300 : 101;
+    const bool own = compute() == DType::kBF16 && cpu_multiplies_bf16();
+    const std::int64_t most = b->name() != "cpu" ? 101 : own ? 300 : 32;
     const Tensor x = random(*b, {most, k}, "x", compute()), w = random(*b, {n, k}, "w", compute());
     const Tensor bias = random(*b, {n}, "bias", compute());
     const Tensor all = b->allocate({most, n}, compute(), MemoryKind::kActivations);
@@ -294,8 +295,8 @@ TEST_P(PagedAttentionTest, ARowIsTheSameHoweverItsSequenceIsCut) {
   const auto b = backend(2), alone = backend(1);
   if (!b) GTEST_SKIP() << "no cpu backend in this build";
   const bool slow = b->name() != "cpu";
-  const std::int64_t n = 290;  // two spans, five tiles
-  for (const Layer& l : {kLayers[1], kLayers[2], kLayers[3], Layer{20, 1, 32, 270, true}}) {
+  const std::int64_t n = 570;  // two spans, nine tiles
+  for (const Layer& l : {kLayers[1], kLayers[2], kLayers[3], Layer{20, 1, 32, 540, true}}) {
     Sequences whole(*alone, compute(), l, {n}, inputs(*alone, l, {n}));
     whole.step({n});
     const auto expect_same = [&](Backend& on, std::vector<std::int64_t> rows) {
@@ -306,7 +307,7 @@ TEST_P(PagedAttentionTest, ARowIsTheSameHoweverItsSequenceIsCut) {
           << l.head_dim << ", window " << l.window;
     };
     expect_same(*b, {5, 11, 18, 8, 33, 9, 64, 2, 1, 7, 16});
-    if (slow) continue;
+    if (slow) break;
     for (const std::int64_t rows : {1, 2, 7, 8, 9, 16, 33, 64, 100, 257})
       expect_same(rows % 2 == 0 ? *b : *alone, {rows});
   }
