@@ -18,7 +18,7 @@ std::string Key::environment() const {
 }
 
 std::span<const KeySection> sections() {
-  static constexpr std::array<KeySection, 13> kSections{{
+  static constexpr std::array<KeySection, 14> kSections{{
       {"model", "the network's shape"},
       {"data", "what it learns from"},
       {"batch", "how much it sees in a step"},
@@ -32,6 +32,7 @@ std::span<const KeySection> sections() {
       {"train", "the run: length, seed, what it writes and when"},
       {"device", "what computes"},
       {"lora", "low-rank adapters that are trained instead of the model's own weights"},
+      {"inference", "a model that is only run: generate, chat, serve, bench, evaluate"},
   }};
   return kSections;
 }
@@ -39,7 +40,7 @@ std::span<const KeySection> sections() {
 const std::vector<Key>& keys() {
   static const std::vector<Key> kKeys = [] {
     std::vector<Key> all = model_keys();
-    for (auto rows : {layout_keys(), training_keys(), lora_keys()})
+    for (auto rows : {layout_keys(), training_keys(), lora_keys(), inference_keys()})
       all.insert(all.end(), rows.begin(), rows.end());
     return all;
   }();

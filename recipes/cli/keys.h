@@ -69,9 +69,10 @@ const Key* find_key(std::string_view full_name);
 Recipe default_recipe();
 
 // Rows of the table, by file.
-std::vector<Key> model_keys();     // model, data, batch
-std::vector<Key> layout_keys();    // parallel, pipeline, recompute, zero, offload
-std::vector<Key> training_keys();  // precision, optimizer, train, device
-std::vector<Key> lora_keys();      // lora
+std::vector<Key> model_keys();      // model, data, batch
+std::vector<Key> layout_keys();     // parallel, pipeline, recompute, zero, offload
+std::vector<Key> training_keys();   // precision, optimizer, train, device
+std::vector<Key> lora_keys();       // lora
+std::vector<Key> inference_keys();  // inference
 
 }  // namespace trireme

@@ -51,6 +51,10 @@ int memory_command(Process& process, const CommandLine& line) {
     file = path_join(file, "recipe.cfg");
   }
   Recipe recipe = planned_recipe(process, line, file);
+  if (recipe.inference.weights != "full")
+    throw UsageError(join("memory: inference.weights = ", recipe.inference.weights,
+                          " is of models that are only run, and this tells the memory of training; "
+                          "use full"));
   const std::int64_t ranks = recipe.parallel.ranks();
   resolve_for_machine(recipe,
                       {.cores = process.cores(),

@@ -46,6 +46,7 @@ struct Task {
   std::function<bool(const std::string&)> frozen = {};
   bool state_copy = false;
   bool forward_only = false;  // weights of `seed`, streamed if they are not on the device
+  WeightFormat weights = WeightFormat::kPlain;  // of a model that is only run
   bool documents = false;  // samples are of several, which do not see each other
   std::function<std::unique_ptr<Backend>(std::shared_ptr<MemoryLedger>)> backend =
       make_reference_backend;

@@ -17,7 +17,7 @@ namespace quantized {
 
 namespace {
 
-constexpr std::int64_t kAhead = 4096;  // bytes of W that are asked for before they are multiplied
+constexpr std::int64_t kAhead = 2048;  // bytes of W that are asked for before they are multiplied
 constexpr float kLeast = 1e-30f;       // a smaller group of x counts as zero
 
 inline __m512i four_bytes(const std::int8_t* p) {
@@ -144,11 +144,11 @@ void take_group(const vec::Reader& x, std::int64_t at, std::int64_t count, const
 
 std::int64_t up(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Rows [first, first + rows) of x into `memory`, whose size byte_rows_size() says.
+// Rows [first, first + rows) of x, and zeros up to `padded` of them, into `memory`, whose size
+// byte_rows_size() says.
 ByteRows take_rows(int threads, const Tensor& x, std::int64_t first, std::int64_t rows,
-                   std::byte* memory) {
+                   std::int64_t padded, std::byte* memory) {
   const std::int64_t k = x.columns(), groups = (k + kQuantGroup - 1) / kQuantGroup;
-  const std::int64_t padded = (rows + 15) / 16 * 16;
   auto* bytes = reinterpret_cast<std::int8_t*>(memory);
   auto* scale = reinterpret_cast<float*>(memory + padded * groups * kQuantGroup);
   auto* total = scale + up(padded * groups * 4) / 4;
@@ -165,9 +165,8 @@ ByteRows take_rows(int threads, const Tensor& x, std::int64_t first, std::int64_
   return {padded, groups, bytes, scale, total, less};
 }
 
-std::int64_t byte_rows_size(std::int64_t rows, std::int64_t columns) {
+std::int64_t byte_rows_size(std::int64_t padded, std::int64_t columns) {
   const std::int64_t groups = (columns + kQuantGroup - 1) / kQuantGroup;
-  const std::int64_t padded = (rows + 15) / 16 * 16;
   return padded * groups * kQuantGroup + 3 * up(padded * groups * 4);
 }
 
@@ -184,20 +183,23 @@ void CpuInferKernels::byte_linear(const Tensor& x, const QuantizedMatrix& w, con
                                   const Tensor& y) {
   using namespace quantized;
   constexpr std::int64_t kRowsAtOnce = 256;  // their bytes stay in the second cache level
-  constexpr std::int64_t kTileRows = 4;      // fewer are vectors' work
+  constexpr std::int64_t kVectorRows = 8;    // more are tiles' work
   const std::int64_t k = x.columns();
-  const Tensor memory = scratch(byte_rows_size(std::min(kRowsAtOnce, x.rows()), k));
+  const auto padded = [this](std::int64_t rows) {
+    return byte_tiles_ && rows > kVectorRows ? (rows + 15) / 16 * 16 : rows;
+  };
+  const Tensor memory = scratch(byte_rows_size(padded(std::min(kRowsAtOnce, x.rows())), k));
   for (std::int64_t first = 0; first < x.rows(); first += kRowsAtOnce) {
     const std::int64_t rows = std::min(kRowsAtOnce, x.rows() - first);
-    const ByteProduct p{
-        .shape = w.shape,
-        .blob = w.blob.as<std::uint8_t>(),
-        .x = take_rows(threads_, x, first, rows, static_cast<std::byte*>(memory.data())),
-        .first = first,
-        .rows = rows,
-        .bias = bias,
-        .y = y};
-    const bool by_tiles = byte_tiles_ && rows >= kTileRows;
+    const ByteProduct p{.shape = w.shape,
+                        .blob = w.blob.as<std::uint8_t>(),
+                        .x = take_rows(threads_, x, first, rows, padded(rows),
+                                       static_cast<std::byte*>(memory.data())),
+                        .first = first,
+                        .rows = rows,
+                        .bias = bias,
+                        .y = y};
+    const bool by_tiles = byte_tiles_ && rows > kVectorRows;
     const std::int64_t each = apart_bytes(w.shape);
     const Tensor apart = by_tiles && each > 0 ? scratch(threads_ * each) : Tensor();
     parallel_ranges(threads_, w.shape.blocks(), 1 + 65536 / (kQuantRows * k * rows + 1),

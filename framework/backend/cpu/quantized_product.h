@@ -18,7 +18,7 @@
 
 namespace trireme::quantized {
 
-// Rows of x, taken to bytes. `rows` is a multiple of 16: those beyond x's are zero.
+// Rows of x, taken to bytes. For tiles `rows` is a multiple of 16: those beyond x's are zero.
 struct ByteRows {
   std::int64_t rows = 0, groups = 0;
   const std::int8_t* bytes = nullptr;  // (M, G * 64)

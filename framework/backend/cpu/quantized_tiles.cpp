@@ -24,13 +24,15 @@ namespace quantized {
 namespace {
 
 constexpr std::int64_t kTileBytes = 1024;
-constexpr int kAtOnce = 4;  // groups, whose sums wait in tiles
+constexpr std::int64_t kAhead = 2048;  // bytes of W that are asked for before they are taken
+constexpr int kAtOnce = 4;             // groups, whose sums wait in tiles
 
 // The half bytes of a block's groups as bytes, (groups, 16 quads, 16 outputs, 4).
 void take_apart(const std::uint8_t* block, std::int64_t groups, std::uint8_t* to) {
   const __m512i low_half = _mm512_set1_epi8(15);
   for (std::int64_t g = 0; g < groups; ++g, block += kInt4Group, to += kTileBytes)
     for (int quad = 0; quad < 8; ++quad) {
+      __builtin_prefetch(block + 64 * quad + kAhead, 0, 2);
       const __m512i both = _mm512_loadu_si512(block + 64 * quad);
       _mm512_storeu_si512(to + 64 * quad, _mm512_and_si512(both, low_half));
       _mm512_storeu_si512(to + 64 * (quad + 8),
@@ -69,37 +71,64 @@ inline void sums_of(const ByteProduct& p, const std::uint8_t* w, std::int64_t ro
   _tile_stored(3, sums[3], 64);
 }
 
-// A block by up to 16 rows from `row` on. `w`: its groups as tiles.
-void block_rows(const ByteProduct& p, std::int64_t b, const std::uint8_t* w, std::int64_t row) {
-  const bool int4 = p.shape.format == WeightFormat::kInt4;
-  const std::int64_t rows = std::min<std::int64_t>(16, p.rows - row), groups = p.x.groups;
-  alignas(64) float y[16][16] = {};
-  alignas(64) std::int32_t sums[kAtOnce][256];
-  for (std::int64_t g = 0; g < groups; g += kAtOnce) {
-    const std::int64_t count = std::min<std::int64_t>(kAtOnce, groups - g);
-    asm volatile("" : : : "memory");  // tile loads do not say that they read memory
-    sums_of(p, w, row, g, count, sums);
-    asm volatile("" : : : "memory");
-    for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t at = row * groups + g + i;
-      const auto add = [&](const auto& step) {
-        for (std::int64_t r = 0; r < rows; ++r)
-          _mm512_store_ps(y[r], step(_mm512_load_ps(y[r]), _mm512_load_si512(sums[i] + 16 * r),
-                                     at + r * groups));
-      };
-      if (int4) {
-        const Int4Scales scales(p.block(b) + (g + i) * kInt4Group);
-        add([&](__m512 sum, __m512i s, std::int64_t x) {
-          return scales.add(sum, s, p.x.scale[x], p.x.total[x]);
-        });
-      } else {
-        add([&](__m512 sum, __m512i s, std::int64_t x) {
-          return add_int8(sum, s, p.x.scale[x], p.x.less[x]);
-        });
-      }
+inline void ask_for(const std::uint8_t* tiles) {
+  for (std::int64_t line = 0; line < kAtOnce * kTileBytes; line += 64)
+    __builtin_prefetch(tiles + line, 0, 2);
+}
+
+using Sums = std::int32_t[kAtOnce][256];
+
+// Adds the sums of `count` groups from g on to the outputs of R rows.
+template <bool kInt4, int R>
+inline void add_sums(const ByteProduct& p, std::int64_t b, std::int64_t row, std::int64_t g,
+                     std::int64_t count, const Sums& sums, __m512 (&y)[R]) {
+  const std::int64_t groups = p.x.groups;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t at = row * groups + g + i;
+    const std::int32_t* from = sums[i];
+    if constexpr (kInt4) {
+      const Int4Scales scales(p.block(b) + (g + i) * kInt4Group);
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r)
+        y[r] = scales.add(y[r], _mm512_load_si512(from + 16 * r), p.x.scale[at + r * groups],
+                          p.x.total[at + r * groups]);
+    } else {
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r)
+        y[r] = add_int8(y[r], _mm512_load_si512(from + 16 * r), p.x.scale[at + r * groups],
+                        p.x.less[at + r * groups]);
     }
   }
-  for (std::int64_t r = 0; r < rows; ++r) put(p, b, row + r, _mm512_load_ps(y[r]));
+}
+
+// A block by the rows [row, row + 16), of which R are wanted. `w`: its groups as tiles. The tiles
+// are some groups ahead of the vectors.
+template <bool kInt4, int R>
+void block_rows(const ByteProduct& p, std::int64_t b, const std::uint8_t* w, std::int64_t row) {
+  const std::int64_t groups = p.x.groups;
+  __m512 y[R] = {};
+  alignas(64) Sums sums[2];
+  const auto multiply = [&](std::int64_t g) {
+    if (!kInt4 && row == 0) ask_for(w + (g + kAtOnce) * kTileBytes);
+    asm volatile("" : : : "memory");  // tile loads do not say that they read memory
+    sums_of(p, w, row, g, std::min<std::int64_t>(kAtOnce, groups - g), sums[g / kAtOnce % 2]);
+    asm volatile("" : : : "memory");
+  };
+  multiply(0);
+  for (std::int64_t g = 0; g < groups; g += kAtOnce) {
+    if (g + kAtOnce < groups) multiply(g + kAtOnce);
+    add_sums<kInt4>(p, b, row, g, std::min<std::int64_t>(kAtOnce, groups - g),
+                    sums[g / kAtOnce % 2], y);
+  }
+  const std::int64_t rows = std::min<std::int64_t>(R, p.rows - row);
+  for (std::int64_t r = 0; r < rows; ++r) put(p, b, row + r, y[r]);
+}
+
+template <bool kInt4>
+void by_tiles(const ByteProduct& p, std::int64_t b, const std::uint8_t* w) {
+  std::int64_t row = 0;
+  for (; row + 8 < p.rows; row += 16) block_rows<kInt4, 16>(p, b, w, row);
+  if (row < p.rows) block_rows<kInt4, 8>(p, b, w, row);
 }
 
 }  // namespace
@@ -116,7 +145,7 @@ void tile_blocks(const ByteProduct& p, std::int64_t begin, std::int64_t end, std
       take_apart(w, p.x.groups, apart);
       w = apart;
     }
-    for (std::int64_t row = 0; row < p.rows; row += 16) block_rows(p, b, w, row);
+    p.shape.format == WeightFormat::kInt4 ? by_tiles<true>(p, b, w) : by_tiles<false>(p, b, w);
   }
 }
 
