@@ -1,6 +1,7 @@
 #include "recipes/api/api_metrics.h"
 
 #include "framework/base/error.h"
+#include "recipes/serve/stream_bench.h"
 
 namespace trireme {
 
@@ -26,6 +27,11 @@ std::string head(const std::string& name, const char* type, const char* help) {
 
 }  // namespace
 
+Histogram::Histogram(std::vector<double> bounds, std::vector<std::int64_t> counts, double sum)
+    : bounds_(std::move(bounds)), counts_(std::move(counts)), sum_(sum) {
+  for (const std::int64_t n : counts_) count_ += n;
+}
+
 void Histogram::add(double value) {
   std::size_t at = 0;
   while (at < bounds_.size() && value > bounds_[at]) ++at;
@@ -50,21 +56,30 @@ ApiMetrics::ApiMetrics()
     : first_token_(kSeconds),
       between_tokens_(kSeconds),
       whole_(kSeconds),
+      queue_(kSeconds),
+      prefill_(kSeconds),
+      decode_(kSeconds),
       prompt_tokens_(kTokens),
       output_tokens_(kTokens) {}
 
-void ApiMetrics::heard(const GenerationEvent& event, ChoiceTimes& times, double now) {
+void ApiMetrics::heard(const GenerationEvent& event, ChoiceTimes& times) {
   if (!event.tokens.empty()) {
     (times.last == 0 ? first_token_ : between_tokens_)
-        .add(now - (times.last == 0 ? times.begun : times.last));
-    times.last = now;
+        .add(event.said - (times.last == 0 ? times.begun : times.last));
+    times.last = event.said;
+    if (times.first == 0) times.first = event.said;
   }
   if (!event.finish) return;
   ++ended_[static_cast<std::size_t>(*event.finish)];
   if (*event.finish != FinishReason::kStop && *event.finish != FinishReason::kLength) return;
-  whole_.add(now - times.begun);
+  whole_.add(event.said - times.begun);
   prompt_tokens_.add(static_cast<double>(event.prompt_tokens));
   output_tokens_.add(static_cast<double>(event.output_tokens));
+  if (event.started == 0) return;
+  queue_.add(event.started - times.begun);
+  if (times.first == 0) return;
+  prefill_.add(times.first - event.started);
+  decode_.add(times.last - times.first);
 }
 
 std::string ApiMetrics::text(const std::string& model, const ServeStats& engine,
@@ -86,6 +101,14 @@ std::string ApiMetrics::text(const std::string& model, const ServeStats& engine,
   one("vllm:prefix_cache_hits_total", "counter", engine.prefix_hits, "Those that were there.");
   one("vllm:num_preemptions_total", "counter", engine.preemptions,
       "Answers that gave their room to older ones, to be computed again.");
+  if (engine.streamed.passes > 0) {
+    one("trireme:weight_stream_bytes_total", "counter", engine.streamed.bytes,
+        "Bytes of weights that were streamed to the device, of one rank.");
+    one("trireme:weight_stream_stall_seconds_total", "counter", engine.streamed.stalled,
+        "Seconds that passes waited for weights.");
+    one("trireme:weight_stream_overlap_ratio", "gauge", overlap_of(engine.streamed),
+        "How much of the stream and of computing ran at the same time, 0 to 1.");
+  }
   one("vllm:prompt_tokens_total", "counter", engine.prompt_tokens, "Tokens of prompts computed.");
   one("vllm:generation_tokens_total", "counter", engine.output_tokens, "Tokens of answers.");
   const std::string success = "vllm:request_success_total";
@@ -99,8 +122,16 @@ std::string ApiMetrics::text(const std::string& model, const ServeStats& engine,
   histogram("vllm:time_to_first_token_seconds", first_token_, "From a request to its first token.");
   histogram("vllm:inter_token_latency_seconds", between_tokens_, "Between two tokens.");
   histogram("vllm:e2e_request_latency_seconds", whole_, "From a request to its end.");
+  histogram("vllm:request_queue_time_seconds", queue_, "From a request to its first pass.");
+  histogram("vllm:request_prefill_time_seconds", prefill_, "From there to its first token.");
+  histogram("vllm:request_decode_time_seconds", decode_, "From the first token to the last.");
   histogram("vllm:request_prompt_tokens", prompt_tokens_, "Tokens of a prompt.");
   histogram("vllm:request_generation_tokens", output_tokens_, "Tokens of an answer.");
+  histogram("vllm:iteration_tokens_total",
+            Histogram({ServeStats::kPassTokens.begin(), ServeStats::kPassTokens.end()},
+                      {engine.passes_of.begin(), engine.passes_of.end()},
+                      static_cast<double>(engine.computed_tokens)),
+            "Tokens of a pass.");
   one("trireme:answers_submitted_total", "counter", submitted_, "Answers that were asked for.");
   one("trireme:http_connections", "gauge", http.connections, "Open connections.");
   one("trireme:http_connections_total", "counter", http.accepted, "Connections accepted.");

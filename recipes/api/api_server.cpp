@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <future>
+#include <new>
 
 #include "framework/base/random.h"
-#include "framework/data/tokenizers/utf8.h"
 #include "recipes/api/api_answer.h"
 #include "recipes/api/api_keys.h"
 #include "recipes/api/api_props.h"
-#include "recipes/api/fields.h"
+#include "recipes/api/api_tokens.h"
 #include "recipes/api/openapi.h"
 #include "recipes/page/chat_page.h"
 
@@ -45,6 +45,42 @@ std::string hex(std::uint64_t value) {
 
 HttpResponse json_response(const Json& json) { return {.body = to_text(json) + "\n"}; }
 
+HttpResponse response_of(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const ApiError& error) {
+    return error_response(error);
+  } catch (const std::bad_alloc&) {
+    return error_response(ApiError(503, "out of memory", {}, "no_memory"));
+  } catch (const std::exception& error) {
+    return error_response(ApiError(500, reason_of(error), {}, "internal_error"));
+  }
+}
+
+// Sends what f says of a failure; without memory even for that the connection ends.
+template <typename F>
+void answered(HttpReply& reply, F f) noexcept {
+  try {
+    f();
+  } catch (...) {
+    try {
+      reply.send(response_of(std::current_exception()));
+    } catch (...) {
+      reply.drop();
+    }
+  }
+}
+
+// A call that must not be lost for want of a little memory.
+void post_surely(HttpServer& http, const std::function<void()>& call) {
+  for (int tries = 100;; --tries) try {
+      return http.post(call);
+    } catch (const std::bad_alloc&) {
+      if (tries == 0) throw;
+      if (tries < 100) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+}
+
 HttpOptions with_refusals(HttpOptions options) {
   if (!options.clock) options.clock = steady_now;
   options.refusal = [](const HttpProblem& problem) {
@@ -54,6 +90,19 @@ HttpOptions with_refusals(HttpOptions options) {
 }
 
 }  // namespace
+
+// A request whose body is read by the worker; `request` and what was read are its own meanwhile.
+struct ApiServer::Reading {
+  HttpRequest request;
+  Reply reply;
+  const ServedModel& model;
+  std::int64_t salt = 0;
+  std::uint64_t client = 0, number = 0;
+  double begun = 0;
+  std::atomic<bool> gone{false};
+  std::optional<ApiRequest> asked = {};       // what was read, or
+  std::optional<HttpResponse> response = {};  // the answer
+};
 
 // A request that is being answered. On the thread of run().
 struct ApiServer::Exchange {
@@ -70,7 +119,8 @@ ApiServer::ApiServer(const HttpOptions& http, const ApiOptions& options)
     : http_options_(with_refusals(http)),
       options_(options),
       http_(http_options_,
-            [this](const HttpRequest& request, const Reply& reply) { handle(request, reply); }) {
+            [this](const HttpRequest& request, const Reply& reply) { handle(request, reply); }),
+      worker_(options.reading) {
   http_.every_tick([this] { tick(); });
 }
 
@@ -88,16 +138,21 @@ void ApiServer::withdraw() {
     std::scoped_lock lock(mutex_);
     engine_ = nullptr;
   }
-  std::promise<void> passed;  // behind the last events
-  http_.post([&] {
-    {
-      std::scoped_lock lock(mutex_);
-      model_ = nullptr;
-      encoder_.reset();
-    }
-    passed.set_value();
+  const auto pass_loop = [&](const std::function<void()>& last) {
+    std::promise<void> passed;  // behind what was posted before
+    post_surely(http_, [&] {
+      last();
+      passed.set_value();
+    });
+    passed.get_future().wait();
+  };
+  pass_loop([] {});  // whoever saw the engine has handed its request to the worker
+  worker_.settle();
+  pass_loop([&] {
+    std::scoped_lock lock(mutex_);
+    model_ = nullptr;
+    encoder_.reset();
   });
-  passed.get_future().wait();
 }
 
 void ApiServer::finish() {
@@ -117,14 +172,10 @@ void ApiServer::tick() {
 }
 
 void ApiServer::handle(const HttpRequest& request, const Reply& reply) {
-  try {
+  answered(*reply, [&] {
     check_caller(request);
     route(request, reply);
-  } catch (const ApiError& error) {
-    reply->send(error_response(error));
-  } catch (const std::exception& error) {
-    reply->send(error_response(ApiError(500, reason_of(error), {}, "internal_error")));
-  }
+  });
 }
 
 // Pages of other origins must not ask through a user's browser, not even under a name that they
@@ -156,14 +207,6 @@ const ServedModel& ApiServer::served() const {
   if (engine_ && model_) return *model_;
   if (was_ready_) throw ApiError(503, "the model is gone; the server ends", {}, "shutting_down");
   throw ApiError(503, "Loading model", {}, "loading");
-}
-
-Json ApiServer::body_of(const HttpRequest& request) const {
-  try {
-    return parse_json(request.body, "body", kJsonLimits);
-  } catch (const Error& error) {
-    throw ApiError(400, error.what(), {}, "invalid_json");
-  }
 }
 
 void ApiServer::route(const HttpRequest& request, const Reply& reply) {
@@ -216,12 +259,55 @@ void ApiServer::route(const HttpRequest& request, const Reply& reply) {
 void ApiServer::post_route(const HttpRequest& request, const Reply& reply) {
   const ServedModel& model = served();
   was_ready_ = true;
-  const Json body = body_of(request);
-  if (request.path == "/tokenize") return reply->send(json_response(tokenize(body)));
-  if (request.path == "/detokenize") return reply->send(json_response(detokenize(body)));
-  const std::uint64_t seed = mixed(options_.seed, 2 * requests_ + 1);
-  const auto read = request.path == "/v1/completions" ? read_completion : read_chat;
-  generate(read(body, model, options_.limits, *encoder_, seed), key_of(request), reply);
+  const std::int64_t key = key_of(request);
+  const auto reading = std::make_shared<Reading>(
+      request, reply, model, key, key > 0 ? static_cast<std::uint64_t>(key) : request.connection,
+      ++requests_, http_options_.clock());
+  reply->when_gone([reading] { reading->gone = true; });
+  const bool taken = worker_.post([this, reading] {
+    read(*reading);
+    post_surely(http_, [this, reading] { was_read(reading); });
+  });
+  if (!taken)
+    throw ApiError(
+        429, join("the server is overloaded: ", options_.reading, " requests wait to be read"), {},
+        "overloaded");
+  ++active_;
+}
+
+// On the worker's thread.
+void ApiServer::read(Reading& r) {
+  if (r.gone) return;
+  try {
+    const Json body = api_body(r.request.body);
+    r.request.body = {};
+    const std::uint64_t seed = mixed(options_.seed, 2 * r.number - 1);
+    if (r.request.path == "/tokenize")
+      r.response = json_response(api_tokenize(body, r.model, options_.limits, *encoder_));
+    else if (r.request.path == "/detokenize")
+      r.response = json_response(api_detokenize(body, r.model));
+    else if (r.request.path == "/v1/completions")
+      r.asked = read_completion(body, r.model, options_.limits, *encoder_, seed);
+    else
+      r.asked = read_chat(body, r.model, options_.limits, *encoder_, seed);
+  } catch (...) {
+    const std::exception_ptr failure = std::current_exception();
+    try {
+      r.response = response_of(failure);
+    } catch (...) {  // nothing: no memory even for that
+    }
+  }
+}
+
+void ApiServer::was_read(const std::shared_ptr<Reading>& reading) {
+  Reading& r = *reading;
+  --active_;
+  if (r.gone) return;
+  answered(*r.reply, [&] {
+    if (r.response) return r.reply->send(*r.response);
+    if (!r.asked) throw std::bad_alloc();
+    generate(r);
+  });
 }
 
 Json ApiServer::models() const {
@@ -246,57 +332,36 @@ Json ApiServer::props() const {
   return props_json(model, stats);
 }
 
-Json ApiServer::tokenize(const Json& body) {
-  const ServedModel& model = served();
-  Fields fields(body);
-  fields.text("model");
-  const bool start = fields.maybe_flag("add_special_tokens").value_or(true);
-  const bool spelled = fields.flag("return_token_strs");
-  const Json* messages = fields.take("messages");
-  const auto prompt = fields.text("prompt");
-  fields.end();
-  if ((messages == nullptr) == !prompt) fields.refuse("prompt", "either a prompt, or messages");
-  const std::vector<std::int32_t> ids =
-      messages ? chat_tokens(*messages, model, options_.limits, *encoder_)
-               : text_tokens(*prompt, start, model, *encoder_);
-  Json::Array tokens, texts;
-  for (const std::int32_t id : ids) tokens.emplace_back(std::int64_t{id});
-  if (spelled)
-    for (const std::int32_t id : ids) texts.emplace_back(token_text(model.tokenizer, id));
-  return Json::Object{{"count", std::ssize(ids)},
-                      {"max_model_len", model.context},
-                      {"tokens", std::move(tokens)},
-                      {"token_strs", spelled ? Json(std::move(texts)) : Json()}};
-}
-
-Json ApiServer::detokenize(const Json& body) {
-  const ServedModel& model = served();
-  Fields fields(body);
-  fields.text("model");
-  const auto ids = fields.ids("tokens", 200'000, model.tokenizer.vocabulary());
-  if (!fields.take("tokens")) fields.refuse("tokens", "an array of token ids is expected");
-  fields.end();
-  return Json::Object{{"prompt", to_utf8(model.tokenizer.decode(ids))}};
-}
-
-void ApiServer::generate(ApiRequest request, std::int64_t salt, const Reply& reply) {
-  const ServedModel& model = served();
-  ++requests_;
+void ApiServer::generate(Reading& r) {
+  ApiRequest& request = *r.asked;
   const std::string id =
-      join(request.chat ? "chatcmpl-" : "cmpl-", hex(mixed(options_.seed, 2 * requests_)));
-  for (GenerationRequest& prompt : request.prompts) prompt.salt = salt;
+      join(request.chat ? "chatcmpl-" : "cmpl-", hex(mixed(options_.seed, 2 * r.number)));
+  for (GenerationRequest& prompt : request.prompts) {
+    prompt.salt = r.salt;
+    prompt.client = r.client;
+  }
   auto exchange = std::make_shared<Exchange>(
-      Exchange{.reply = reply,
-               .answer = ApiAnswer(request, model, id, options_.now ? options_.now : wall_now()),
+      Exchange{.reply = r.reply,
+               .answer = ApiAnswer(request, r.model, id, options_.now ? options_.now : wall_now()),
                .streams = request.stream,
-               .left = request.prompts.size()});
-  exchange->begun = http_options_.clock();
+               .left = request.prompts.size(),
+               .begun = r.begun});
+  for (std::size_t i = 0; i < request.prompts.size(); ++i)
+    for (int choice = 0; choice < request.choices; ++choice)
+      exchange->times[{i, choice}].begun = r.begun;
+  exchange->numbers.reserve(request.prompts.size());
+  const Reply reply = r.reply;
+  reply->when_gone([this, exchange] { cancel(*exchange); });
   submit(exchange, request);
   ++active_;
-  reply->when_gone([this, exchange] { cancel(*exchange); });
   if (!exchange->streams) return;
-  reply->begin({.type = "text/event-stream; charset=utf-8"});
-  reply->write(exchange->answer.first_pieces());
+  try {
+    reply->begin({.type = "text/event-stream; charset=utf-8"});
+    reply->write(exchange->answer.first_pieces());
+  } catch (...) {
+    cancel(*exchange);
+    throw;
+  }
 }
 
 // All prompts, or none.
@@ -310,33 +375,37 @@ void ApiServer::submit(const std::shared_ptr<Exchange>& exchange, ApiRequest& re
           engine_->submit(std::move(request.prompts[i]), [this, exchange, i](GenerationEvent&& e) {
             http_.post([this, exchange, i, event = std::move(e)] { heard(exchange, i, event); });
           }));
-  } catch (const RequestRefused& error) {
+  } catch (const std::exception& failure) {
     exchange->over = true;
     for (const std::uint64_t number : exchange->numbers) engine_->cancel(number);
     metrics_.submitted(static_cast<int>(exchange->numbers.size()) * request.choices);
     if (!exchange->numbers.empty()) ++active_;  // until those have ended
     exchange->left = exchange->numbers.size();
-    if (error.kind == Kind::kOverloaded) throw ApiError(429, error.what(), {}, "overloaded");
-    if (error.kind == Kind::kClosed) throw ApiError(503, error.what(), {}, "shutting_down");
-    throw ApiError(400, error.what(), {}, "invalid_value");
+    const auto* refused = dynamic_cast<const RequestRefused*>(&failure);
+    if (!refused) throw;
+    if (refused->kind == Kind::kOverloaded) throw ApiError(429, refused->what(), {}, "overloaded");
+    if (refused->kind == Kind::kClosed) throw ApiError(503, refused->what(), {}, "shutting_down");
+    throw ApiError(400, refused->what(), {}, "invalid_value");
   }
   metrics_.submitted(static_cast<int>(request.prompts.size()) * request.choices);
 }
 
-void ApiServer::cancel(Exchange& exchange) {
+// Without memory even for that its answers are made to their end, for nobody.
+void ApiServer::cancel(Exchange& exchange) noexcept {
   exchange.over = true;
   std::scoped_lock lock(mutex_);
   if (!engine_) return;
-  for (const std::uint64_t number : exchange.numbers) engine_->cancel(number);
+  try {
+    for (const std::uint64_t number : exchange.numbers) engine_->cancel(number);
+  } catch (const std::bad_alloc&) {
+  }
 }
 
 void ApiServer::heard(const std::shared_ptr<Exchange>& exchange, std::size_t prompt,
                       const GenerationEvent& event) {
   Exchange& x = *exchange;
-  ChoiceTimes& times = x.times[{prompt, event.choice}];
-  if (times.begun == 0) times.begun = x.begun;
-  metrics_.heard(event, times, http_options_.clock());
   if (event.last && --x.left == 0) --active_;
+  metrics_.heard(event, x.times.at({prompt, event.choice}));
   if (x.over) return;
   const bool failed = event.finish && (*event.finish == FinishReason::kError ||
                                        *event.finish == FinishReason::kCancelled);
@@ -351,24 +420,30 @@ void ApiServer::heard(const std::shared_ptr<Exchange>& exchange, std::size_t pro
     if (!x.streams) return x.reply->send(json_response(x.answer.whole()));
     x.reply->write(x.answer.last_pieces());
     x.reply->end();
-  } catch (const std::exception& error) {  // memory ended
-    cancel(x);
-    if (!x.streams)
-      return x.reply->send(error_response(ApiError(503, reason_of(error), {}, "no_memory")));
-    x.reply->write(ApiAnswer::error_piece(ApiError(503, reason_of(error), {}, "no_memory")));
-    x.reply->end();
+  } catch (const std::exception&) {
+    end_with(x, 503, "out of memory", "no_memory");
   }
 }
 
 // The other choices of the request end with it.
 void ApiServer::fail(Exchange& x, const GenerationEvent& event) {
-  const bool error = *event.finish == FinishReason::kError;
-  const ApiError said = error ? ApiError(500, event.error, {}, "internal_error")
-                              : ApiError(503, "the server is shutting down", {}, "shutting_down");
+  if (*event.finish == FinishReason::kCancelled)
+    return end_with(x, 503, "the server is shutting down", "shutting_down");
+  if (event.no_memory) return end_with(x, 503, "out of memory", "no_memory");
+  end_with(x, 500, event.error, "internal_error");
+}
+
+void ApiServer::end_with(Exchange& x, int status, const std::string& sentence,
+                         const char* code) noexcept {
   cancel(x);
-  if (!x.streams) return x.reply->send(error_response(said));
-  x.reply->write(ApiAnswer::error_piece(said));
-  x.reply->end();
+  try {
+    const ApiError error(status, sentence, {}, code);
+    if (!x.streams) return x.reply->send(error_response(error));
+    x.reply->write(ApiAnswer::error_piece(error));
+    x.reply->end();
+  } catch (...) {
+    x.reply->drop();
+  }
 }
 
 }  // namespace trireme

@@ -1,6 +1,8 @@
-// The completions API over HTTP: the server that `trireme serve` runs. Two threads: one calls run()
-// and owns everything here; the engine's lends its engine with serve() and takes it back with
-// withdraw(). Before and after, requests are answered with 503.
+// The completions API over HTTP: the server that `trireme serve` runs. Three threads: one calls
+// run() and owns everything here; the engine's lends its engine with serve() and takes it back with
+// withdraw(); before and after, requests are answered with 503. The third one, its own, reads
+// bodies and makes tokens of them, in the order in which they came: the first never waits for a
+// long prompt.
 //
 // Every route but /health and / (the chat page) asks for a key where keys are given. Nothing that a
 // request says opens a file or a connection.
@@ -15,6 +17,7 @@
 
 #include "recipes/api/api_metrics.h"
 #include "recipes/api/api_request.h"
+#include "recipes/api/worker.h"
 #include "recipes/http/http_server.h"
 
 namespace trireme {
@@ -24,6 +27,7 @@ struct ApiOptions {
   std::vector<std::string> keys = {};   // empty: everybody may ask
   std::vector<std::string> hosts = {};  // names by which it may be called; empty: any
   double drain_seconds = 30;            // for answers that run when drain() is called
+  std::size_t reading = 64;             // requests whose bodies wait to be read; then 429
   std::uint64_t seed = 0;               // of ids and of draws without a seed
   std::int64_t now = 0;                 // seconds since 1970; 0: the wall clock
   // Asked every 50 ms by the thread of run(): true begins to drain.
@@ -52,6 +56,7 @@ class ApiServer {
 
  private:
   struct Exchange;
+  struct Reading;
   using Reply = std::shared_ptr<HttpReply>;
   void handle(const HttpRequest& request, const Reply& reply);
   void route(const HttpRequest& request, const Reply& reply);
@@ -59,17 +64,18 @@ class ApiServer {
   void check_caller(const HttpRequest& request) const;
   std::int64_t key_of(const HttpRequest& request) const;
   const ServedModel& served() const;
-  Json body_of(const HttpRequest& request) const;
   Json models() const;
   Json props() const;
-  Json tokenize(const Json& body);
-  Json detokenize(const Json& body);
-  void generate(ApiRequest request, std::int64_t salt, const Reply& reply);
+  void read(Reading& reading);
+  void was_read(const std::shared_ptr<Reading>& reading);
+  void generate(Reading& reading);
   void submit(const std::shared_ptr<Exchange>& exchange, ApiRequest& request);
   void heard(const std::shared_ptr<Exchange>& exchange, std::size_t prompt,
              const GenerationEvent& event);
   void fail(Exchange& exchange, const GenerationEvent& event);
-  void cancel(Exchange& exchange);
+  void end_with(Exchange& exchange, int status, const std::string& sentence,
+                const char* code) noexcept;
+  void cancel(Exchange& exchange) noexcept;
   void tick();
 
   HttpOptions http_options_;
@@ -83,9 +89,10 @@ class ApiServer {
   mutable std::mutex mutex_;
   const ServedModel* model_ = nullptr;
   ServeEngine* engine_ = nullptr;
-  std::unique_ptr<Encoder> encoder_;
+  std::unique_ptr<Encoder> encoder_;  // the worker's
   bool was_ready_ = false;
-  HttpServer http_;  // last: its handlers use the others
+  HttpServer http_;  // its handlers use the others
+  Worker worker_;    // last: its jobs use all
 };
 
 }  // namespace trireme

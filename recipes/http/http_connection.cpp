@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/asio/write.hpp>
+#include <new>
 
 #include "framework/base/error.h"
 
@@ -25,6 +26,7 @@ class Reply final : public HttpReply {
   void begin(const HttpResponse& head) override { connection_->begin(number_, head); }
   void write(std::string_view piece) override { connection_->write(number_, piece); }
   void end() override { connection_->end(number_); }
+  void drop() override { connection_->drop(number_); }
   void when_gone(std::function<void()> call) override {
     connection_->when_gone(number_, std::move(call));
   }
@@ -44,16 +46,61 @@ std::string lower(std::string_view text) {
 }  // namespace
 
 HttpConnection::HttpConnection(asio::ip::tcp::socket socket, HttpShared& shared)
-    : socket_(std::move(socket)), shared_(shared) {
+    : socket_(std::move(socket)), shared_(shared), id_(++shared.connections) {
   error_code ignored;
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
   since_ = moved_ = spoken_ = shared_.now();
 }
 
+// What fails is the end of this connection alone.
+template <typename F>
+void HttpConnection::guarded(F f) noexcept {
+  try {
+    f();
+  } catch (const std::bad_alloc&) {
+    no_memory();
+  } catch (...) {
+    close();
+  }
+}
+
+// An operation of the system needs a little memory to begin: it gets a second chance.
+template <typename F>
+void HttpConnection::begin_operation(F f) noexcept {
+  for (int tries = 2; tries-- > 0;) try {
+      return f();
+    } catch (...) {
+    }
+  close();
+}
+
+// Says so, if nothing was said of this request yet.
+void HttpConnection::no_memory() noexcept {
+  if (state_ == State::kClosed) return;
+  if (state_ == State::kDraining || streaming_) return close();
+  try {
+    if (state_ == State::kReplying) leave();
+    refuse({503, "out of memory"});
+  } catch (...) {
+    close();
+  }
+}
+
+// The client's going, told to who answers it.
+void HttpConnection::leave() noexcept {
+  ++shared_.counts.gone;
+  try {
+    if (gone_) std::exchange(gone_, nullptr)();
+  } catch (...) {  // then its answer is made for nobody
+  }
+}
+
 void HttpConnection::start() { read(); }
 
 void HttpConnection::turn_away() {
-  refuse({503, join("the server has its ", shared_.options.connections, " connections")});
+  guarded([&] {
+    refuse({503, join("the server has its ", shared_.options.connections, " connections")});
+  });
   read();
 }
 
@@ -61,11 +108,13 @@ void HttpConnection::read() {
   if (reading_ || state_ == State::kClosed) return;
   if (state_ != State::kDraining && in_.size() >= kAhead) return;
   reading_ = true;
-  socket_.async_read_some(asio::buffer(chunk_),
-                          [self = shared_from_this()](const error_code& error, std::size_t n) {
-                            self->reading_ = false;
-                            self->came(static_cast<bool>(error), n);
-                          });
+  begin_operation([&] {
+    socket_.async_read_some(asio::buffer(chunk_),
+                            [self = shared_from_this()](const error_code& error, std::size_t n) {
+                              self->reading_ = false;
+                              self->guarded([&] { self->came(static_cast<bool>(error), n); });
+                            });
+  });
 }
 
 void HttpConnection::came(bool failed, std::size_t bytes) {
@@ -117,7 +166,7 @@ bool HttpConnection::advance_head() {
   if ((error && error != http::error::need_more) || !parser_->is_header_done())
     return refuse({400, "the head of the request is not understood"}), false;
   in_.erase(0, size);
-  request_ = {};
+  request_ = {.connection = id_};
   const auto& message = parser_->get();
   request_.method = std::string(message.method_string());
   const std::string target(message.target());
@@ -240,6 +289,10 @@ void HttpConnection::end(std::uint64_t number) {
   next_request();
 }
 
+void HttpConnection::drop(std::uint64_t number) {
+  if (answers(number)) close();
+}
+
 void HttpConnection::when_gone(std::uint64_t number, std::function<void()> call) {
   if (answers(number)) gone_ = std::move(call);
 }
@@ -276,9 +329,12 @@ void HttpConnection::flush() {
     self->moved_ = self->shared_.now();
     return error ? 0 : 65536;
   };
-  asio::async_write(
-      socket_, asio::buffer(writing_), going_on,
-      [self](const error_code& error, std::size_t n) { self->wrote(static_cast<bool>(error), n); });
+  begin_operation([&] {
+    asio::async_write(socket_, asio::buffer(writing_), going_on,
+                      [self](const error_code& error, std::size_t n) {
+                        self->guarded([&] { self->wrote(static_cast<bool>(error), n); });
+                      });
+  });
 }
 
 void HttpConnection::wrote(bool failed, std::size_t) {
@@ -293,6 +349,10 @@ void HttpConnection::wrote(bool failed, std::size_t) {
 }
 
 void HttpConnection::tick() {
+  guarded([&] { look_at_clock(); });
+}
+
+void HttpConnection::look_at_clock() {
   const double now = shared_.now();
   const HttpOptions& o = shared_.options;
   const bool unread = !writing_.empty() || !out_.empty();
@@ -322,16 +382,13 @@ void HttpConnection::tick() {
   }
 }
 
-void HttpConnection::close() {
+void HttpConnection::close() noexcept {
   if (state_ == State::kClosed) return;
   const bool replying = state_ == State::kReplying;
   state_ = State::kClosed;
   error_code ignored;
   socket_.close(ignored);
-  if (replying) {
-    ++shared_.counts.gone;
-    if (gone_) std::exchange(gone_, nullptr)();
-  }
+  if (replying) leave();
   shared_.forget(this);
 }
 

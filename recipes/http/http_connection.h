@@ -25,6 +25,7 @@ struct HttpShared {
   HttpHandler handler;
   HttpCounts counts = {};
   bool finishing = false;
+  std::uint64_t connections = 0;  // so far
   std::function<void(HttpConnection*)> forget;
   double now() const { return options.clock(); }
 };
@@ -36,13 +37,14 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
   void start();
   void turn_away();  // 503, and the end
   void tick();       // looks at the clock
-  void close();
+  void close() noexcept;
 
   // Of the reply with that number.
   void send(std::uint64_t number, const HttpResponse& response);
   void begin(std::uint64_t number, const HttpResponse& head);
   void write(std::uint64_t number, std::string_view piece);
   void end(std::uint64_t number);
+  void drop(std::uint64_t number);
   void when_gone(std::uint64_t number, std::function<void()> call);
 
  private:
@@ -51,6 +53,12 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
   bool answers(std::uint64_t number) const {
     return state_ == State::kReplying && number == number_;
   }
+  template <typename F>
+  void guarded(F f) noexcept;
+  template <typename F>
+  void begin_operation(F f) noexcept;
+  void no_memory() noexcept;
+  void leave() noexcept;
   void read();
   void came(bool failed, std::size_t bytes);
   void advance();
@@ -63,9 +71,11 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
   void flush();
   void wrote(bool failed, std::size_t bytes);
   void next_request();
+  void look_at_clock();
 
   boost::asio::ip::tcp::socket socket_;
   HttpShared& shared_;
+  const std::uint64_t id_;
   State state_ = State::kHead;
   std::array<char, 16384> chunk_;
   std::string in_, out_, writing_;

@@ -1,6 +1,7 @@
 // A request and a response of HTTP/1.1, as values.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,6 +15,7 @@ struct HttpRequest {
   std::string query;   // behind it
   std::vector<std::pair<std::string, std::string>> fields;  // names in lower case, in order
   std::string body;
+  std::uint64_t connection = 0;  // whose it is: 1, 2, ...
 
   // The first field of that name, given in lower case; empty if there is none.
   std::string_view field(std::string_view name) const;

@@ -4,6 +4,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <new>
 #include <set>
 #include <vector>
 
@@ -39,6 +40,7 @@ struct HttpServer::State {
 
   void bind();
   void accept();
+  void wait_for_client();
   void take(tcp::socket socket);
   void tick();
 };
@@ -66,11 +68,22 @@ void HttpServer::State::bind() {
 void HttpServer::State::accept() {
   if (accepting || shared.finishing) return;
   accepting = true;
+  try {
+    wait_for_client();
+  } catch (...) {  // the next tick tries again
+    accepting = false;
+  }
+}
+
+void HttpServer::State::wait_for_client() {
   acceptor.async_accept([this](const error_code& error, tcp::socket socket) {
     accepting = false;
     if (shared.finishing) return;
     if (error) return;  // no file descriptor left: the next tick tries again
-    take(std::move(socket));
+    try {
+      take(std::move(socket));
+    } catch (...) {  // no memory for it: it is closed
+    }
     accept();
   });
 }
@@ -133,9 +146,13 @@ int HttpServer::port() const {
 }
 
 void HttpServer::run() {
-  state_->accept();
-  state_->tick();
-  state_->io.run();
+  for (;;) try {
+      state_->accept();
+      state_->tick();
+      state_->io.run();
+      return;
+    } catch (const std::bad_alloc&) {  // of a tick, or of what was posted: the rest goes on
+    }
 }
 
 void HttpServer::post(std::function<void()> call) { asio::post(state_->io, std::move(call)); }

@@ -3,7 +3,8 @@
 // let go. One request of a connection is answered at a time; pipelined ones wait.
 //
 // A slow client harms only itself: what it does not read is kept up to a limit, then the connection
-// ends. A client that goes away is noticed while its answer is made, and the answerer is told.
+// ends. A client that goes away is noticed while its answer is made, and the answerer is told. What
+// throws, be it for want of memory, ends its connection and nothing else.
 //
 // Owned by whoever runs it. All members but post() and port() belong to the thread of run(), except
 // before it runs; handlers are called on it and must not block for long.
@@ -48,6 +49,8 @@ class HttpReply {
   virtual void begin(const HttpResponse& head) = 0;
   virtual void write(std::string_view piece) = 0;
   virtual void end() = 0;
+  // Ends the connection without another word.
+  virtual void drop() = 0;
   // Called once if the client goes, or is let go, before the end.
   virtual void when_gone(std::function<void()> call) = 0;
 };

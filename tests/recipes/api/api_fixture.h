@@ -68,6 +68,7 @@ class ApiTest : public ::testing::Test {
     const auto asked = [this] { return ending_.load(); };
     setup.api.asked_to_end = asked;
     setup.http.clock = [this] { return clock_.load(); };
+    setup.engine.clock = setup.http.clock;
     model_ = std::make_unique<StubModel>(256, setup.pages, setup.context,
                                          [this](const Ids& text) { return next(text); });
     engine_ = std::make_unique<ServeEngine>(*model_, tokenizer_, setup.engine);

@@ -116,8 +116,9 @@ TEST_F(ApiTest, AnAnswerGoesOn) {
   load();
   const auto chat_of = [&](const std::string& more) {
     return chat(
-        R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "he"}])" +
-        R"(, "temperature": 0)" + more + "}");
+        R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "he"}],)"
+        R"( "temperature": 0)" +
+        more + "}");
   };
   const Answer on = chat_of(R"(, "continue_final_message": true, "add_generation_prompt": false)");
   ASSERT_EQ(on.status, 200) << on.body;
