@@ -60,7 +60,7 @@ async function answerInto(chat, node) {
     if (store.chats.has(chat.id)) keepChat(chat);  // else it was deleted
     showThread(chat);
     showChats();
-    announce(node.problem ? node.problem.sentence : node.text.slice(-2000) || "Stopped");
+    announce(node.problem ? node.problem.sentence : view.articles.get(node.id)?.content.innerText.slice(0, 2000) || "Stopped");
     showGauge();
     askMemory();
   }

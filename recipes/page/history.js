@@ -25,7 +25,21 @@ function chatItem(chat) {
             button("bin", "Delete", "delete", () => deleteChat(chat)));
 }
 
-function openChat(chat) {
+// Another tab may have said something meanwhile.
+async function takeNews() {
+  if (!store.database || view.editing) return;
+  await readChats();
+  const chat = store.chats.get(view.chat.id);
+  if (chat && chat !== view.chat) {
+    view.chat = chat;
+    showThread(chat);
+    showSettings();
+    showGauge();
+  }
+  showChats();
+}
+
+function openChat(chat, keepSide = false) {
   view.chat = chat;
   view.editing = null;
   showThread(chat);
@@ -33,8 +47,8 @@ function openChat(chat) {
   showChats();
   showSettings();
   showGauge();
-  if (isNarrow()) showSide(false);
-  focusInput();
+  if (isNarrow() && !keepSide) showSide(false);
+  if (!keepSide) focusInput();
 }
 
 // An empty one, kept when something is said in it.
@@ -55,9 +69,9 @@ async function renameChat(chat) {
 async function deleteChat(chat) {
   stopAnswer(chat);
   await forgetChat(chat.id);
-  if (chat === view.chat) beginChat();
+  if (chat.id === view.chat.id) openChat(newChat(store.defaults), true);
   else showChats();
-  $("search").focus();
+  if (!isTouch()) $("search").focus();
   toast(`Deleted \u201c${titleOf(chat)}\u201d.`, "Undo", async () => {
     await keepChat(chat);
     openChat(chat);

@@ -117,6 +117,7 @@ function connectButtons() {
   $("scroll").addEventListener("scroll", () => { $("to-end").hidden = atEnd(); }, {passive: true});
   addEventListener("keydown", keyPressed);
   addEventListener("resize", showVeil);
+  addEventListener("focus", takeNews);
   addEventListener("pagehide", () => { for (const id of runs.keys()) keepChat(store.chats.get(id)); });
 }
 

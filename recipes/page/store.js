@@ -6,6 +6,7 @@ const store = {
   chats: new Map(),  // by id
   database: null,
   defaults: {},      // of new chats: {system, sampling}
+  unkept: new Set(), // ids of chats that found no room
 };
 
 const request = (asked) => new Promise((resolve, reject) => {
@@ -20,20 +21,34 @@ async function openStore() {
     asked.onupgradeneeded = () => asked.result.createObjectStore("chats", {keyPath: "id"});
     store.database = await request(asked);
     store.database.onversionchange = () => store.database.close();
-    for (const chat of await request(store.database.transaction("chats").objectStore("chats").getAll()))
-      store.chats.set(chat.id, chat);
+    await readChats();
   } catch {
     store.database = null;
     toast("This browser keeps no chats here: they are gone when the page is closed. Export what you need.");
   }
 }
 
+// What another tab has kept since; a chat that is being answered here stays as it is here.
+async function readChats() {
+  const kept = await request(store.database.transaction("chats").objectStore("chats").getAll());
+  const ids = new Set(kept.map((chat) => chat.id));
+  for (const id of store.chats.keys()) if (!ids.has(id) && !runs.has(id) && !store.unkept.has(id)) store.chats.delete(id);
+  for (const chat of kept)
+    if (!runs.has(chat.id) && !((store.chats.get(chat.id)?.saved ?? 0) >= (chat.saved ?? 1))) store.chats.set(chat.id, chat);
+}
+
 async function keepChat(chat) {
+  chat.saved = Date.now();
   store.chats.set(chat.id, chat);
   if (!store.database) return;
   try {
-    await request(store.database.transaction("chats", "readwrite").objectStore("chats").put(chat));
+    const change = store.database.transaction("chats", "readwrite");
+    const asked = change.objectStore("chats").put(chat);
+    change.commit();  // at once: the page may be left
+    await request(asked);
+    store.unkept.delete(chat.id);
   } catch (error) {
+    store.unkept.add(chat.id);
     toast("This chat could not be kept: " + error.message);
   }
 }

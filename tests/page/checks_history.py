@@ -2,6 +2,7 @@
 import json
 import os
 
+from chromium import Page
 from checks_answers import ANSWER, answered, bodies, say
 
 
@@ -72,6 +73,29 @@ def check_edit_again_and_branches(world, page, server: "talker"):
     assert bodies(page)[-1]["messages"][-1] == {"role": "assistant", "content": "My own words"}
     assert page.run(ANSWER).startswith("My own words") and len(page.run(ANSWER)) > 50
     world.shoot(page, "branches")
+
+
+def check_two_tabs_do_not_undo_each_other(world, page, server: "talker"):
+    say(page, "Here")
+    answered(page)
+    other = Page(world.browser, beside=page)
+    other.open(server.url)
+    say(other, "There")
+    answered(other, 2)
+    other.click("#new-chat")
+    say(other, "Elsewhere")
+    answered(other)
+    page.run("dispatchEvent(new Event('focus'))")
+    page.wait("pathOf(view.chat).length === 4 && document.querySelectorAll('#thread article').length === 4", "what the other tab said")
+    say(page, "Here again")
+    answered(page, 3)
+    assert titles(page) == ["Here", "Elsewhere"]
+    other.run("dispatchEvent(new Event('focus'))")
+    other.wait("pathOf([...store.chats.values()].find((chat) => titleOf(chat) === 'Here')).length === 6", "and this one")
+    page.click('#chats li:last-child [data-action="delete"]')
+    page.wait("document.querySelectorAll('#chats li').length === 1", "it is gone")
+    other.run("dispatchEvent(new Event('focus'))")
+    other.wait("document.querySelectorAll('#chats li').length === 1", "there, too")
 
 
 def check_export_and_import(world, page, server: "talker"):

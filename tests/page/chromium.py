@@ -93,11 +93,11 @@ class Browser:
 
 
 class Page:
-    """One tab, with storage of its own."""
+    """One tab, with storage of its own or that of another."""
 
-    def __init__(self, browser):
+    def __init__(self, browser, beside=None):
         self.browser = browser
-        self.context = browser.call("Target.createBrowserContext")["browserContextId"]
+        self.context = beside.context if beside else browser.call("Target.createBrowserContext")["browserContextId"]
         target = browser.call("Target.createTarget", url="about:blank", browserContextId=self.context)["targetId"]
         self.session = browser.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ["Page", "Runtime", "Network", "Log", "DOM"]:
