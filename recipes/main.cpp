@@ -89,7 +89,9 @@ int dispatch(Process& process, const CommandLine& line) {
   if (line.command == "generate") return generate_command(process, line);
   if (line.command == "evaluate") return evaluate_command(process, line);
   if (line.command == "checkpoint") return checkpoint_command(process, line);
+  if (line.command == "chat") return chat_command(process, line);
   if (line.command == "serve") return serve_command(process, line);
+  if (line.command == "bench-serve") return bench_serve_command(process, line);
   if (line.command == "bench") return bench_command(process, line);
   if (line.command == "memory") return memory_command(process, line);
   return doctor_command(process, line);

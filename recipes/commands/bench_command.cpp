@@ -1,14 +1,16 @@
-// trireme bench FOLDER [--pp 512] [--tg 128] [--batch 1] [--depth 0] [--repeat 5] [--json]
-// [--section.key=value ...]: the tests of llama-bench on a model, in its columns.
-#include <cmath>
-#include <numeric>
+// trireme bench FOLDER [--pp 512] [--tg 128] [--batch 1] [--depth 0] [--repeat 5]
+// [-o md|json|jsonl|csv] [--section.key=value ...]: the tests of llama-bench on a model, in its
+// columns.
+#include <ctime>
 #include <ostream>
 
 #include "framework/base/error.h"
 #include "recipes/cli/values.h"
+#include "recipes/commands/bench_report.h"
+#include "recipes/commands/doctor.h"
 #include "recipes/commands/opened_model.h"
-#include "recipes/report/numbers.h"
-#include "recipes/serve/bench.h"
+#include "recipes/commands/stream_text.h"
+#include "recipes/commands/text_engine.h"
 
 namespace trireme {
 
@@ -56,68 +58,42 @@ Wanted wanted_of(const CommandLine& line) {
   return wanted;
 }
 
-struct Measured {
-  BenchTest test;
-  std::vector<double> rates;  // tokens a second
-  double mean() const {
-    return std::accumulate(rates.begin(), rates.end(), 0.0) / static_cast<double>(rates.size());
-  }
-  double deviation() const {
-    double sum = 0;
-    for (const double rate : rates) sum += (rate - mean()) * (rate - mean());
-    return rates.size() < 2 ? 0 : std::sqrt(sum / static_cast<double>(rates.size() - 1));
-  }
-};
-
-struct Model {
-  std::string name, compute;
-  std::int64_t parameters = 0, bytes = 0;
-  std::int64_t threads = 0, ranks = 0;
-  double read = 0;  // bytes a second of host memory
-};
-
-std::string last_part(const std::string& path) {
-  const std::size_t end = path.find_last_not_of('/');
-  const std::string trimmed = path.substr(0, end + 1);
-  return trimmed.substr(trimmed.rfind('/') + 1);
+// md, json, jsonl or csv; --json is short for -o json.
+std::string format_of(const CommandLine& line) {
+  const bool json = line.options.contains("json");
+  const auto given = line.options.find("o");
+  if (given == line.options.end()) return json ? "json" : "md";
+  const std::string& format = given->second;
+  if (format != "md" && format != "json" && format != "jsonl" && format != "csv")
+    throw UsageError(join("-o ", format, ": expected md, json, jsonl or csv"));
+  if (json && format != "json")
+    throw UsageError(
+        join("--json is -o json, and -o ", format, " is given: leave one of them out"));
+  return format;
 }
 
-std::string markdown(const Model& m, const std::vector<Measured>& all) {
-  std::string text =
-      "| model | size | params | backend | threads | test | t/s |\n"
-      "| --- | ---: | ---: | --- | ---: | ---: | ---: |\n";
-  for (const Measured& one : all)
-    text += join("| ", m.name, " ", m.compute, " | ", bytes_text(m.bytes), " | ",
-                 fixed(static_cast<double>(m.parameters) / 1e6, 2), " M | CPU | ", m.threads, " | ",
-                 one.test.name(), " | ", fixed(one.mean(), 2), " ± ", fixed(one.deviation(), 2),
-                 " |\n");
-  text += join("\nmemory reads ", fixed(m.read / 1e9, 1), " GB/s");
-  for (const Measured& one : all)
-    if (one.test.generate > 0 && one.test.depth == 0)
-      text += join("; weights in ", one.test.name(), ": ",
-                   percent_text(one.mean() / static_cast<double>(one.test.batch) *
-                                static_cast<double>(m.bytes) / m.read),
-                   " of that");
-  return text + "\n";
+// Tokens that the largest test has in its cache.
+CacheWish cache_of(const Wanted& wanted) {
+  CacheWish wish{.tokens = 1};
+  for (const BenchTest& t : wanted.tests)
+    wish.tokens =
+        std::max(wish.tokens, t.batch * kPageTokens * pages_for(t.depth + t.prompt + t.generate));
+  return wish;
 }
 
-std::string json(const Model& m, const std::vector<Measured>& all) {
-  std::string text = "[\n";
-  for (const Measured& one : all) {
-    std::string samples;
-    for (const double rate : one.rates)
-      samples += join(samples.empty() ? "" : ", ", json_number(rate));
-    text += join(text.size() > 2 ? ",\n" : "", "  {\"model_filename\": ", json_string(m.name),
-                 ", \"model_type\": ", json_string(m.compute), ", \"model_size\": ", m.bytes,
-                 ", \"model_n_params\": ", m.parameters,
-                 ", \"backends\": \"CPU\", \"n_threads\": ", m.threads, ", \"n_ranks\": ", m.ranks,
-                 ", \"n_prompt\": ", one.test.prompt, ", \"n_gen\": ", one.test.generate,
-                 ", \"n_batch\": ", one.test.batch, ", \"n_depth\": ", one.test.depth,
-                 ", \"avg_ts\": ", json_number(one.mean()),
-                 ", \"stddev_ts\": ", json_number(one.deviation()), ", \"samples_ts\": [", samples,
-                 "], \"read_bytes_per_s\": ", json_number(m.read), "}");
-  }
-  return text + "\n]\n";
+// Rows of the largest pass with which the stream of weights is measured.
+std::int64_t stream_rows(const ModelOptions& model) {
+  constexpr std::int64_t kMost = 512;
+  return model.rotary ? kMost : std::min(kMost, std::max(model.positions, model.sequence));
+}
+
+std::string time_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
 }
 
 }  // namespace
@@ -127,39 +103,57 @@ int bench_command(Process& process, const CommandLine& line) {
     throw UsageError(
         "bench: needs the folder of a run with checkpoints, or a Hugging Face model folder: "
         "trireme "
-        "bench FOLDER [--pp 512] [--tg 128] [--batch 1,8,32] [--depth 0] [--repeat 5] [--json]");
+        "bench FOLDER [--pp 512] [--tg 128] [--batch 1,8,32] [--depth 0] [--repeat 5] "
+        "[-o md|json|jsonl|csv]");
   const Wanted wanted = wanted_of(line);
-  Model told;
-  std::vector<Measured> all;
-  open_model(process, line, line.names[0], [&](const ModelSource& source) {
-    const Recipe& r = source.recipe;
-    told = {.name = last_part(line.names[0]),
-            .compute = r.precision.compute,
-            .threads = r.parallel.threads,
-            .ranks = r.parallel.ranks()};
-    told.read = read_rate(kReadBytes, static_cast<int>(told.threads * told.ranks));
-    all.clear();
-    return [&](const OpenedModel& model) {
-      const ModelOptions& options = model.engine.options().model;
-      const bool first = model.mesh.world().rank() == 0;
-      if (first) {
-        told.parameters = logical_parameters(options);
-        told.bytes = told.parameters * size_of(model.engine.options().stage.compute);
-      }
-      for (const BenchTest& test : wanted.tests) {
-        const std::int64_t length = test.depth + test.prompt + test.generate;
-        check(options.rotary || length <= options.positions || length <= options.sequence,
-              "bench: ", test.name(), " needs ", length, " positions, the model has ",
-              std::max(options.positions, options.sequence));
-        const std::vector<double> seconds =
-            bench({model.engine, model.mesh, model.backend}, test, wanted.repeats);
-        if (!first) continue;
-        Measured& one = all.emplace_back(Measured{test, {}});
-        for (const double s : seconds) one.rates.push_back(static_cast<double>(test.tokens()) / s);
-      }
-    };
-  });
-  process.out << (line.options.contains("json") ? json(told, all) : markdown(told, all));
+  const std::string format = format_of(line);
+  BenchedModel told;
+  std::vector<BenchResult> all;
+  std::string streamed;
+  open_model(
+      process, line, line.names[0],
+      [&](const ModelSource& source) {
+        const Recipe& r = source.recipe;
+        told = {.name = folder_name(line.names[0]),
+                .family = r.model.family,
+                .compute = r.inference.weights == "full"
+                               ? r.precision.compute
+                               : join(r.precision.compute, " ", r.inference.weights),
+                .cpu = cpu_finding(process).value,
+                .threads = r.parallel.threads,
+                .ranks = r.parallel.ranks()};
+        told.read = read_rate(kReadBytes, static_cast<int>(told.threads * told.ranks));
+        all.clear();
+        return [&](const OpenedModel& model) {
+          const ModelOptions& options = model.engine.options().model;
+          const bool first = model.mesh.world().rank() == 0;
+          if (first) {
+            told.parameters = logical_parameters(options);
+            const Recipe& of = model.source.recipe;
+            told.bytes = of.inference.weights == "full"
+                             ? told.parameters * size_of(model.engine.options().stage.compute)
+                             : model.engine.weight_bytes() * (told.ranks / of.parallel.data);
+            told.kv = std::string(name_of(kv_type(model.engine.options().stage.compute)));
+          }
+          for (const BenchTest& test : wanted.tests) {
+            const std::int64_t length = test.depth + test.prompt + test.generate;
+            check(options.rotary || length <= options.positions || length <= options.sequence,
+                  "bench: ", test.name(), " needs ", length, " positions, the model has ",
+                  std::max(options.positions, options.sequence));
+            const std::vector<double> seconds =
+                bench({model.engine, model.mesh, model.backend}, test, wanted.repeats);
+            if (first) all.push_back({test, seconds, time_now()});
+          }
+          const WeightStream* const stream = model.engine.stage().stream();
+          if (!stream || stream->streamed().slots_bytes() == 0) return;
+          const StreamFigures figures =
+              bench_stream({model.engine, model.mesh, model.backend}, stream_rows(options));
+          if (first) streamed = stream_table(figures);
+        };
+      },
+      cache_of(wanted));
+  process.out << bench_report(format, told, all);
+  (format == "md" ? process.out : process.err) << streamed;
   return 0;
 }
 

@@ -6,6 +6,7 @@
 
 #include "framework/base/error.h"
 #include "framework/checkpoint/checkpoint_reader.h"
+#include "recipes/chat/answer_settings.h"
 #include "recipes/cli/keys.h"
 #include "recipes/cli/values.h"
 #include "recipes/huggingface/folder.h"
@@ -48,11 +49,28 @@ std::vector<Option> options_of(const std::string& command) {
     for (const char* name : {"dtype", "shard_size", "base"}) add(name, true);
   if (command == "evaluate")
     for (const char* name : {"task", "stride"}) add(name, true);
-  if (command == "generate") add("chat", false);
-  if (command == "generate")
-    for (const char* name : {"prompt", "tokens", "temperature", "top_k", "seed"}) add(name, true);
+  if (command == "generate" || command == "chat")
+    for (const std::string& name : setting_names()) add(name, true);
+  if (command == "generate") {
+    for (const char* name : {"chat", "skip-bad", "resume", "overwrite"}) add(name, false);
+    for (const char* name :
+         {"prompt", "prompt-file", "input", "output", "max-num-seqs", "kv-cache"})
+      add(name, true);
+  }
+  if (command == "chat") {
+    add("no-history", false);
+    for (const char* name : {"system", "overflow", "kv-cache", "max-model-len"}) add(name, true);
+  }
   if (command == "bench")
-    for (const char* name : {"pp", "tg", "batch", "depth", "repeat"}) add(name, true);
+    for (const char* name : {"pp", "tg", "batch", "depth", "repeat", "o"}) add(name, true);
+  if (command == "bench-serve") {
+    for (const char* name : {"ignore-eos", "save-detailed"}) add(name, false);
+    for (const char* name :
+         {"base-url", "model", "num-prompts", "request-rate", "burstiness", "max-concurrency",
+          "random-input-len", "random-output-len", "num-warmups", "ready-wait", "seed", "goodput",
+          "api-key-file", "save-result", "temperature", "timeout"})
+      add(name, true);
+  }
   if (command == "serve") {
     add("no-key", false);
     for (const char* name :

@@ -48,7 +48,9 @@ int evaluate_command(Process& process, const CommandLine& line);
 int checkpoint_command(Process& process, const CommandLine& line);
 int report_command(Process& process, const CommandLine& line);
 int tokenizer_command(Process& process, const CommandLine& line);
+int chat_command(Process& process, const CommandLine& line);
 int bench_command(Process& process, const CommandLine& line);
+int bench_serve_command(Process& process, const CommandLine& line);
 int serve_command(Process& process, const CommandLine& line);
 int data_command(Process& process, const CommandLine& line);
 

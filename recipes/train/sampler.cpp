@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <optional>
 
 #include "framework/backend/host_values.h"
 #include "framework/base/error.h"
@@ -18,36 +17,6 @@ bool are_finite(const std::vector<double>& logits) {
   return !logits.empty() &&
          std::all_of(logits.begin(), logits.end(), [](double x) { return std::isfinite(x); });
 }
-
-constexpr std::int64_t kRowsAtOnce = 512;  // of a prompt: bounds the activations
-
-// Logits after a growing text.
-class CachedText {
- public:
-  CachedText(Engine& engine, Backend& backend, std::int64_t tokens)
-      : engine_(engine), cache_(backend, engine.cache_options(pages_for(tokens))) {
-    pages_.resize(static_cast<std::size_t>(pages_for(tokens)));
-    std::iota(pages_.begin(), pages_.end(), 0);
-  }
-  std::vector<double> next(const std::vector<std::int32_t>& text) {
-    const std::vector<Logits>* logits = nullptr;
-    for (const auto length = static_cast<std::int64_t>(text.size()); done_ < length;) {
-      const std::int64_t rows = std::min(kRowsAtOnce, length - done_);
-      InferenceRows pass{.ids = {text.begin() + done_, text.begin() + done_ + rows},
-                         .sequences = {{0, rows, done_, pages_}}};
-      done_ += rows;
-      if (done_ == length) pass.logit_rows = {rows - 1};
-      logits = &engine_.infer(cache_, std::span(&pass, 1));
-    }
-    return {logits->front().begin(), logits->front().end()};
-  }
-
- private:
-  Engine& engine_;
-  KvCache cache_;
-  std::vector<std::int32_t> pages_;
-  std::int64_t done_ = 0;
-};
 
 }  // namespace
 
@@ -87,17 +56,10 @@ std::vector<std::int32_t> sample(Engine& engine, Mesh& mesh, Backend& backend,
   check(!prompt.empty(), "sample: the prompt is empty");
   std::vector<std::int32_t> text;
   const int last = mesh.shape().pipeline - 1;
-  std::optional<CachedText> cached;
-  if (engine.options().forward_only && engine.options().model.family == Family::kDecoder &&
-      static_cast<std::int64_t>(prompt.size()) <= window)
-    cached.emplace(engine, backend,
-                   std::min(window, static_cast<std::int64_t>(prompt.size()) + count));
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t seen =
         std::min<std::int64_t>(window, static_cast<std::int64_t>(prompt.size()));
-    if (seen < static_cast<std::int64_t>(prompt.size())) cached.reset();
-    const std::vector<double> logits =
-        cached ? cached->next(prompt) : engine.next_logits({prompt.end() - seen, prompt.end()});
+    const std::vector<double> logits = engine.next_logits({prompt.end() - seen, prompt.end()});
     std::int32_t token = kNoToken;  // of a model that diverged: a sample is no reason to fail
     if (are_finite(logits)) token = choose(logits, vocab, options, i);
     Tensor shared = backend.allocate({1}, DType::kI32, MemoryKind::kWorkspace);
@@ -107,7 +69,6 @@ std::vector<std::int32_t> sample(Engine& engine, Mesh& mesh, Backend& backend,
     if (token == kNoToken || std::count(options.ends.begin(), options.ends.end(), token) > 0) break;
     prompt.push_back(token);
     text.push_back(token);
-    if (options.told) options.told(token);
   }
   return text;
 }

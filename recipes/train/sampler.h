@@ -1,10 +1,9 @@
-// Text from a model, over all ranks of a data coordinate. A model that is being trained runs the
-// prefix again for each token: its memory is promised to training. One that is only looked at
-// (EngineOptions::forward_only) keeps keys and values for as long as the window holds the text.
+// Text from a model that is being trained, over all ranks of a data coordinate. The prefix runs
+// again for each token: the memory for keys and values is promised to training. What answers users
+// is serve/serve_engine.h.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "recipes/models/engine.h"
@@ -15,9 +14,8 @@ struct SamplingOptions {
   double temperature = 0;  // 0 = greedy
   std::int64_t top_k = 0;  // 0 = all
   std::uint64_t seed = 0;
-  std::int64_t request = 0;                     // another one, other draws
-  std::vector<std::int32_t> ends = {};          // tokens that end the text; they are not part of it
-  std::function<void(std::int32_t)> told = {};  // of each token of the text, as it comes
+  std::int64_t request = 0;             // another one, other draws
+  std::vector<std::int32_t> ends = {};  // tokens that end the text; they are not part of it
 };
 
 // The token after these logits; only the first `vocab` count. Greedy takes the lowest id of equals.

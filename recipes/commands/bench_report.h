@@ -1,0 +1,37 @@
+// What `trireme bench` measured, in the columns of llama-bench (its table, and the names of its
+// JSON and CSV fields as far as they mean something here). Fields of our own come behind: n_ranks,
+// n_parallel (texts at a time), ttft_ms (of a prompt: until its logits are there),
+// read_bytes_per_s. Pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "recipes/serve/bench.h"
+
+namespace trireme {
+
+struct BenchResult {
+  BenchTest test;
+  std::vector<double> seconds;  // of each run
+  std::string time;             // when it was done: "2026-01-02T15:04:05Z"
+
+  std::vector<double> rates() const;  // tokens a second
+};
+
+struct BenchedModel {
+  std::string name, family, compute, kv;  // dtypes by name
+  std::string cpu;                        // of the machine
+  std::int64_t parameters = 0, bytes = 0;
+  std::int64_t threads = 0, ranks = 0;
+  double read = 0;  // bytes a second of host memory, measured beside
+};
+
+double mean_of(const std::vector<double>& values);
+double deviation_of(const std::vector<double>& values);  // of a sample: divided by n - 1
+
+// `format`: md, json, jsonl or csv.
+std::string bench_report(const std::string& format, const BenchedModel& model,
+                         const std::vector<BenchResult>& results);
+
+}  // namespace trireme

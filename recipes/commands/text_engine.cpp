@@ -1,0 +1,58 @@
+#include "recipes/commands/text_engine.h"
+
+#include <algorithm>
+
+#include "framework/base/error.h"
+#include "framework/data/chat_prompt.h"
+#include "recipes/huggingface/folder.h"
+#include "recipes/report/numbers.h"
+
+namespace trireme {
+
+std::int64_t trained_context(Files& files, const ModelSource& source) {
+  const Recipe& r = source.recipe;
+  if (!r.model.from.empty() && source.step == 0) return hf_model_of(files, r.model.from).context;
+  return r.batch.sequence;
+}
+
+ServedModel served_model(Files& files, const ModelSource& source, const std::string& name) {
+  const Tokenizer& tokenizer = *source.tokenizer;
+  return {.name = name,
+          .tokenizer = tokenizer,
+          .vocab = std::min(source.recipe.model.vocab, tokenizer.vocabulary()),
+          .context = trained_context(files, source),
+          .start = source.start,
+          .ends = source.ends,
+          .answer_ends = source.answer_ends,
+          .chat = has_chat_template(tokenizer)
+                      ? std::make_shared<ConversationEncoder>(tokenizer, LossOn::kAll)
+                      : nullptr};
+}
+
+std::string folder_name(const std::string& path) {
+  const std::size_t end = path.find_last_not_of('/');
+  const std::string trimmed = path.substr(0, end + 1);
+  return trimmed.substr(trimmed.rfind('/') + 1);
+}
+
+void with_text_engine(const OpenedModel& opened, const ServedModel& model,
+                      const TextEngineWishes& wishes,
+                      const std::function<void(const TextEngine&)>& work) {
+  const RankParts rank{opened.engine, opened.mesh, opened.backend};
+  const std::int64_t wanted =
+      wishes.tokens > 0 ? pages_for(wishes.tokens) : wishes.sequences * pages_for(model.context);
+  const std::int64_t pages = std::min(wanted, pages_within(rank, wishes.kv_bytes));
+  check(pages >= 1, "the cache of keys and values has ", bytes_text(wishes.kv_bytes),
+        ": not even one page fits");
+  if (opened.mesh.world().rank() != 0) return follow_passes(rank, pages);
+  ServedModel fitting = model;
+  fitting.context = std::min(model.context, pages * kPageTokens);
+  const auto runner = lead_passes(rank, pages, fitting.context);
+  ServeEngine engine(*runner, model.tokenizer,
+                     {.budget = std::max<std::int64_t>(512, wishes.sequences),
+                      .sequences = wishes.sequences,
+                      .queue = 1 << 20});
+  work({engine, *runner, fitting});
+}
+
+}  // namespace trireme
