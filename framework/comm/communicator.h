@@ -184,6 +184,7 @@ class MpiSession {
   virtual ~MpiSession() =
       default;  // finalizes, unless a failure was reported: then ends without blocking
   virtual std::unique_ptr<Communicator> world(const CommunicatorOptions& options) = 0;
+  virtual int rank() const = 0;         // in the world
   virtual int local_ranks() const = 0;  // ranks of this job on this machine
   virtual int local_rank() const = 0;
   // Ends the whole job with this exit code (MPI_Abort), after the message has been printed.

@@ -19,15 +19,19 @@ constexpr int kHeader = 0, kSenderHeader = 3, kReceiverHeader = 4;
 constexpr std::int64_t kTagSequences = 4096;
 constexpr int kNoticeTag = 0;
 
+// Rounds of a wait until it sleeps, and between looks at peers from then on.
+constexpr int kAsleep = 200, kLooksAtPeers = 16;
+
 // First without giving the core away, then so, then asleep: a waiting rank must not burn a core
 // that a computing rank needs.
 void back_off(int idle) {
   using std::chrono::microseconds;
   if (idle < 50) return;
-  if (idle < 200)
+  if (idle < kAsleep)
     std::this_thread::yield();
   else
-    std::this_thread::sleep_for(microseconds(std::min(20 << std::min((idle - 200) / 50, 5), 500)));
+    std::this_thread::sleep_for(
+        microseconds(std::min(20 << std::min((idle - kAsleep) / 50, 5), 500)));
 }
 
 double steady_seconds() {
@@ -42,8 +46,8 @@ int MpiOperation::tag(int channel) const {
   return static_cast<int>(call().sequence % kTagSequences) * 8 + channel;
 }
 
-MpiEngine::MpiEngine(MPI_Comm control, const CommunicatorOptions& options)
-    : options_(options), control_(control) {
+MpiEngine::MpiEngine(MPI_Comm control, const CommunicatorOptions& options, const LocalPeers& peers)
+    : options_(options), peers_(peers), control_(control) {
   MPI_Comm_rank(control_, &rank_);
   MPI_Comm_size(control_, &size_);
   notice_.receive(reinterpret_cast<std::byte*>(&incoming_), sizeof incoming_, MPI_ANY_SOURCE,
@@ -150,6 +154,8 @@ void MpiEngine::wait_until_done(MpiOperation& operation) {
       continue;
     }
     poll_notices();
+    if (idle >= kAsleep && idle % kLooksAtPeers == 0 && peer_failure_.empty())
+      peer_failure_ = peers_.lost();
     const std::string reason = obstacle(operation, now() - begin);
     check(reason.empty(), reason);
     back_off(idle);

@@ -8,8 +8,9 @@
 // the sums are gathered: the bits of the thread transport. quick_all_reduce sends its data beside
 // the headers, whole, and sums it when all has come.
 //
-// Every wait advances all operations in flight of the rank, with back-off and a deadline. Only the
-// rank's thread calls MPI (MPI_THREAD_FUNNELED).
+// Every wait advances all operations in flight of the rank, with back-off and a deadline, and ends
+// when another rank's process on this machine has ended. Only the rank's thread calls MPI
+// (MPI_THREAD_FUNNELED).
 #pragma once
 
 #include <mpi.h>
@@ -21,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/comm/local_peers.h"
 #include "framework/comm/mpi_calls.h"
 #include "framework/comm/rank_communicator.h"
 
@@ -58,8 +60,8 @@ struct MpiOperation {
 
 class MpiEngine {
  public:
-  // `control`: a communicator of its own, over the world.
-  MpiEngine(MPI_Comm control, const CommunicatorOptions& options);
+  // `control`: a communicator of its own, over the world. `peers` outlive it.
+  MpiEngine(MPI_Comm control, const CommunicatorOptions& options, const LocalPeers& peers);
   ~MpiEngine();
 
   RankState& state() { return state_; }
@@ -90,6 +92,7 @@ class MpiEngine {
   void wait_until_done(MpiOperation& operation);
 
   const CommunicatorOptions options_;
+  const LocalPeers& peers_;
   MPI_Comm control_;
   int rank_ = 0, size_ = 1;
   RankState state_;

@@ -20,6 +20,11 @@ class RealMpiSession : public MpiSession {
         "MPI_Comm_split_type");
     MPI_Comm_size(local, &local_ranks_);
     MPI_Comm_rank(local, &local_rank_);
+    std::vector<LocalProcess> all(static_cast<std::size_t>(local_ranks_));
+    const LocalProcess mine = local_process(rank_);
+    check_mpi(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, local),
+              "MPI_Allgather");
+    peers_ = std::make_unique<LocalPeers>(all, rank_);
     MPI_Comm_free(&local);
   }
 
@@ -35,12 +40,14 @@ class RealMpiSession : public MpiSession {
     MPI_Comm control = MPI_COMM_NULL, comm = MPI_COMM_NULL;
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &control), "MPI_Comm_dup");
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");
-    const auto& engine = engines_.emplace_back(std::make_shared<MpiEngine>(control, options));
+    const auto& engine =
+        engines_.emplace_back(std::make_shared<MpiEngine>(control, options, *peers_));
     std::vector<int> everybody(static_cast<std::size_t>(size_));
     std::iota(everybody.begin(), everybody.end(), 0);
     return std::make_unique<MpiCommunicator>(engine, comm, "world", rank_, std::move(everybody));
   }
 
+  int rank() const override { return rank_; }
   int local_ranks() const override { return local_ranks_; }
   int local_rank() const override { return local_rank_; }
 
@@ -51,6 +58,7 @@ class RealMpiSession : public MpiSession {
 
  private:
   int rank_ = 0, size_ = 1, local_ranks_ = 1, local_rank_ = 0;
+  std::unique_ptr<LocalPeers> peers_;
   std::vector<std::shared_ptr<MpiEngine>> engines_;
 };
 
