@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
+
 #include "recipes/serve/serve_engine.h"
 #include "tests/parity/train_layout.h"
 #include "tests/support/guarded_backend.h"
@@ -32,10 +35,10 @@ std::vector<Ids> prompts() {
 constexpr std::int64_t kCount = 20;
 
 // By the whole prefix for each token. The margin tells that no rounding decides.
-std::vector<Ids> expected(double& margin) {
+std::vector<Ids> expected(const ModelOptions& m, double& margin) {
   std::vector<Ids> all;
   margin = 1;
-  parity::Task task{.model = model(), .compute = DType::kF32};
+  parity::Task task{.model = m, .compute = DType::kF32};
   parity::run_layout(task, {}, [&](parity::Rank& rank) {
     for (Ids text : prompts()) {
       const auto begin = std::ssize(text);
@@ -53,10 +56,18 @@ std::vector<Ids> expected(double& margin) {
   return all;
 }
 
-std::vector<Ids> served(const parity::Layout& layout, std::int64_t pages, std::int64_t budget) {
-  parity::Task task{.model = model(), .compute = DType::kF32};
+struct Serving {
+  std::vector<Ids> answers;
+  Traffic traffic;  // of the leader
+  std::int64_t preemptions = 0, passes = 0;
+};
+
+// Half of the requests join later, and one that nobody waits for leaves on the way.
+Serving served(const ModelOptions& m, const parity::Layout& layout, std::int64_t pages,
+               std::int64_t budget, const Sampling& sampling = {.temperature = 0}) {
+  parity::Task task{.model = m, .compute = DType::kF32};
   task.backend = make_guarded_backend;
-  std::vector<Ids> answers(prompts().size());
+  Serving all{.answers = std::vector<Ids>(prompts().size())};
   const auto tokenizer = byte_tokenizer();
   parity::run_layout(task, layout, [&](parity::Rank& rank) {
     const RankParts parts{rank.engine, rank.mesh, rank.backend};
@@ -64,32 +75,196 @@ std::vector<Ids> served(const parity::Layout& layout, std::int64_t pages, std::i
     EXPECT_LE(pages_within(parts, pages * bytes), pages);
     if (!rank.first()) return follow_passes(parts, pages);
     const auto runner = lead_passes(parts, pages, 64);
+    EXPECT_EQ(runner->replicas(), layout.mesh.data);
+    EXPECT_EQ(runner->stages(), layout.mesh.pipeline);
+    rank.mesh.world().reset_traffic();
     ServeEngine engine(*runner, *tokenizer, {.budget = budget, .sequences = 4});
-    for (std::size_t i = 0; i < answers.size(); ++i)
-      engine.submit({.prompt = prompts()[i], .sampling = {.temperature = 0}, .max_tokens = kCount},
-                    [&answers, i](GenerationEvent&& e) {
-                      for (const ChosenToken& t : e.tokens) answers[i].push_back(t.id);
+    const auto ask = [&](std::size_t i) {
+      engine.submit({.prompt = prompts()[i], .sampling = sampling, .max_tokens = kCount},
+                    [&all, i](GenerationEvent&& e) {
+                      for (const ChosenToken& t : e.tokens) all.answers[i].push_back(t.id);
                     });
+    };
+    for (std::size_t i = 0; i < 3; ++i) ask(i);
+    const std::uint64_t leaves =
+        engine.submit({.prompt = prompts()[4], .sampling = sampling, .max_tokens = kCount},
+                      [](GenerationEvent&&) {});
+    for (std::size_t i = 3; i < all.answers.size(); ++i) {
+      for (int step = 0; step < 3; ++step) engine.step();
+      ask(i);
+    }
+    engine.cancel(leaves);
     while (engine.step()) {
     }
-    EXPECT_EQ(engine.stats().preemptions > 0, pages < 16);
+    all.preemptions = engine.stats().preemptions;
+    all.passes = engine.stats().passes;
+    EXPECT_EQ(engine.stats().free_pages, pages * layout.mesh.data);
+    all.traffic = rank.mesh.world().traffic();
   });
-  return answers;
+  return all;
 }
 
 TEST(ModelRunner, TheSameGreedyTokensUnderEveryLayout) {
   double margin = 0;
-  const std::vector<Ids> right = expected(margin);
+  const std::vector<Ids> right = expected(model(), margin);
   EXPECT_GT(margin, 1e-5);
-  EXPECT_EQ(served({}, 40, 64), right);
-  EXPECT_EQ(served({}, 40, 5), right);
-  EXPECT_EQ(served({}, 7, 16), right);
-  for (const parity::Layout& layout :
-       {parity::Layout{.mesh = {.tensor = 2}}, parity::Layout{.mesh = {.pipeline = 2}},
-        parity::Layout{.mesh = {.pipeline = 2, .tensor = 2}},
-        parity::Layout{.mesh = {.data = 2}, .zero_stage = 3},
-        parity::Layout{.zero_stage = 3, .offload = {.parameters = Tier::kHost}}})
-    EXPECT_EQ(served(layout, 40, 24), right) << text_of(layout);
+  EXPECT_EQ(served(model(), {}, 40, 64).answers, right);
+  EXPECT_EQ(served(model(), {}, 40, 5).answers, right);
+  const Serving tight = served(model(), {}, 7, 16);
+  EXPECT_EQ(tight.answers, right);
+  EXPECT_GT(tight.preemptions, 0);
+  using parity::Layout;
+  for (const Layout& layout :
+       {Layout{.mesh = {.tensor = 2}}, Layout{.mesh = {.tensor = 4}},
+        Layout{.mesh = {.pipeline = 2}}, Layout{.mesh = {.pipeline = 3}},
+        Layout{.mesh = {.data = 2}}, Layout{.mesh = {.data = 2, .pipeline = 2}},
+        Layout{.mesh = {.pipeline = 2, .tensor = 2}}, Layout{.mesh = {.data = 2, .tensor = 2}},
+        Layout{.mesh = {.data = 2}, .zero_stage = 3},
+        Layout{.mesh = {.data = 2, .pipeline = 2}, .zero_stage = 3},
+        Layout{.mesh = {.data = 2, .tensor = 2}, .zero_stage = 3},
+        Layout{.zero_stage = 3, .offload = {.parameters = Tier::kHost}}})
+    for (const std::int64_t pages : {40, 7})
+      EXPECT_EQ(served(model(), layout, pages, 24).answers, right)
+          << text_of(layout) << ", " << pages << " pages";
+}
+
+// 9 query heads share 3 key/value heads, as SmolLM2-135M's do.
+TEST(ModelRunner, ThreeTensorRanksOfNineHeads) {
+  ModelOptions m = parity::tiny_llama(3);
+  m.heads = 9;
+  m.head_dim = 2;
+  m.hidden = 18;
+  m.sequence = 64;
+  double margin = 0;
+  const std::vector<Ids> right = expected(m, margin);
+  EXPECT_GT(margin, 1e-5);
+  EXPECT_EQ(served(m, {.mesh = {.tensor = 3}}, 40, 24).answers, right);
+  try {
+    served(m, {.mesh = {.tensor = 2}}, 40, 24);
+    ADD_FAILURE() << "2 tensor ranks shared 9 heads";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("use 1, 3"), std::string::npos) << error.what();
+  }
+}
+
+// What is drawn, too, and it does not matter whether whole rows of logits were gathered.
+TEST(ModelRunner, TheSameDrawsUnderEveryLayout) {
+  for (const Sampling& s : {Sampling{.temperature = 0.8, .top_k = 5, .seed = 3},
+                            Sampling{.temperature = 0.8, .top_p = 0.9, .seed = 3},
+                            Sampling{.temperature = 0.8, .frequency_penalty = 0.5, .seed = 3}}) {
+    const std::vector<Ids> right = served(model(), {}, 40, 24, s).answers;
+    for (const parity::Layout& layout :
+         {parity::Layout{.mesh = {.tensor = 2}}, parity::Layout{.mesh = {.pipeline = 2}},
+          parity::Layout{.mesh = {.data = 2}}})
+      EXPECT_EQ(served(model(), layout, 40, 24, s).answers, right) << text_of(layout);
+  }
+}
+
+std::int64_t gathered(const Serving& s) {
+  const auto it = s.traffic.find("tensor/all_gather");
+  return it == s.traffic.end() ? 0 : it->second.bytes;
+}
+
+// A record of a row has k ids, k logits and a sum of 2 words; the vocabulary of 13 is padded to 14.
+TEST(ModelRunner, TensorRanksGatherRecordsInsteadOfTheVocabulary) {
+  const parity::Layout two{.mesh = {.tensor = 2}};
+  parity::Task task{.model = model(), .compute = DType::kF32};
+  const auto tokenizer = byte_tokenizer();
+  constexpr std::int64_t kTokens = 6;
+  const std::pair<Sampling, std::int64_t> cases[] = {
+      {{.temperature = 0}, 4 * (2 * 1 + 2)},
+      {{.temperature = 0.7, .top_k = 3}, 4 * (2 * 3 + 2)},
+      {{.temperature = 0, .logprobs = 2}, 4 * (2 * 2 + 2)},
+      {{.temperature = 0.7}, 4 * 7},
+      {{.temperature = 0, .presence_penalty = 0.1}, 4 * 7}};
+  for (const auto& [sampling, bytes] : cases) {
+    Serving s;
+    parity::run_layout(task, two, [&](parity::Rank& rank) {
+      const RankParts parts{rank.engine, rank.mesh, rank.backend};
+      if (!rank.first()) return follow_passes(parts, 8);
+      const auto runner = lead_passes(parts, 8, 64);
+      ServeEngine engine(*runner, *tokenizer, {});
+      rank.mesh.world().reset_traffic();
+      engine.submit({.prompt = {1, 2, 3}, .sampling = sampling, .max_tokens = kTokens},
+                    [](GenerationEvent&&) {});
+      while (engine.step()) {
+      }
+      s.traffic = rank.mesh.world().traffic();
+    });
+    EXPECT_EQ(gathered(s), kTokens * bytes);
+    EXPECT_EQ(s.traffic.count("tensor/all_reduce"), 0u);
+    // Two sums a block and one of the embedding, of 3 rows of the prompt and one of each token but
+    // the last.
+    const TrafficEntry& sums = s.traffic.at("tensor/quick_all_reduce");
+    EXPECT_EQ(sums.calls, kTokens * (2 * model().layers + 1));
+    EXPECT_EQ(sums.bytes, (3 + kTokens - 1) * (2 * model().layers + 1) * model().hidden * 4);
+  }
+}
+
+// Streams of 3 and of 9 tokens on two replicas whose weights are gathered by both.
+TEST(ModelRunner, AReplicaThatIsDoneGoesOnWithEmptyPasses) {
+  for (const int stages : {1, 2}) {
+    parity::Task task{.model = model(), .compute = DType::kF32};
+    const auto tokenizer = byte_tokenizer();
+    std::vector<Ids> answers(2);
+    parity::run_layout(task, {.mesh = {.data = 2, .pipeline = stages}, .zero_stage = 3},
+                       [&](parity::Rank& rank) {
+                         const RankParts parts{rank.engine, rank.mesh, rank.backend};
+                         if (!rank.first()) return follow_passes(parts, 8);
+                         const auto runner = lead_passes(parts, 8, 64);
+                         ServeEngine engine(*runner, *tokenizer, {});
+                         for (std::size_t i = 0; i < 2; ++i)
+                           engine.submit({.prompt = prompts()[i],
+                                          .sampling = {.temperature = 0},
+                                          .max_tokens = i == 0 ? 3 : 9},
+                                         [&, i](GenerationEvent&& e) {
+                                           for (const ChosenToken& t : e.tokens)
+                                             answers[i].push_back(t.id);
+                                         });
+                         while (engine.step()) {
+                         }
+                       });
+    double margin = 0;
+    const std::vector<Ids> right = expected(model(), margin);
+    EXPECT_EQ(answers[0], Ids(right[0].begin(), right[0].begin() + 3));
+    EXPECT_EQ(answers[1], Ids(right[1].begin(), right[1].begin() + 9));
+  }
+}
+
+// Idle for five times the deadline of the ranks' waits, on a clock that the leader moves.
+TEST(ModelRunner, RanksThatHearFromTheLeaderWaitWithoutEnd) {
+  for (const bool speaks : {true, false}) {
+    std::atomic<double> clock{0};
+    std::atomic<bool> gone{false};  // a rank that waited too long
+    parity::Task task{.model = model(), .compute = DType::kF32};
+    task.communicator = {.timeout_seconds = 1, .clock = [&] { return clock.load(); }};
+    const auto run = [&] {
+      parity::run_layout(
+          task, {.mesh = {.data = 2, .pipeline = 2, .tensor = 2}}, [&](parity::Rank& rank) {
+            const RankParts parts{rank.engine, rank.mesh, rank.backend};
+            if (!rank.first()) try {
+                return follow_passes(parts, 8);
+              } catch (...) {
+                gone = true;
+                throw;
+              }
+            const auto runner = lead_passes(parts, 8, 64);
+            for (int i = 0; i < 8 || !(speaks || gone); ++i) {
+              clock = clock + 0.6;
+              if (speaks) runner->idle();
+            }
+            std::vector<InferenceRows> passes(2);
+            const std::vector<std::int32_t> page{3};
+            passes[1] = {.ids = {5}, .sequences = {{0, 1, 0, page}}, .logit_rows = {0}};
+            runner->start(passes);
+            EXPECT_EQ(runner->finish()[1].logits.size(), 13u);
+          });
+    };
+    if (speaks)
+      run();
+    else
+      EXPECT_THROW(run(), Error);
+  }
 }
 
 }  // namespace
