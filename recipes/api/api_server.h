@@ -27,7 +27,7 @@ struct ApiOptions {
   std::vector<std::string> keys = {};   // empty: everybody may ask
   std::vector<std::string> hosts = {};  // names by which it may be called; empty: any
   double drain_seconds = 30;            // for answers that run when drain() is called
-  std::size_t reading = 64;             // requests whose bodies wait to be read; then 429
+  std::size_t reading = 256;            // requests whose bodies wait to be read; then 429
   std::uint64_t seed = 0;               // of ids and of draws without a seed
   std::int64_t now = 0;                 // seconds since 1970; 0: the wall clock
   // Asked every 50 ms by the thread of run(): true begins to drain.
@@ -64,6 +64,7 @@ class ApiServer {
   void check_caller(const HttpRequest& request) const;
   std::int64_t key_of(const HttpRequest& request) const;
   const ServedModel& served() const;
+  bool lent() const;
   Json models() const;
   Json props() const;
   void read(Reading& reading);

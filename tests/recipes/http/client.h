@@ -87,7 +87,8 @@ class Client {
     const std::size_t length = a.head.find("Content-Length: ");
     if (length != std::string::npos) {
       const auto bytes = static_cast<std::size_t>(std::atoll(a.head.c_str() + length + 16));
-      if (!until([&](const std::string& got) { return got.size() >= bytes; })) return std::nullopt;
+      if (!until([&](const std::string& got) { return got.size() >= bytes; }))
+        return got_.empty() ? std::optional(a) : std::nullopt;  // as behind HEAD
       a.body = got_.substr(0, bytes);
       got_.erase(0, bytes);
     } else if (a.head.find("Transfer-Encoding: chunked") != std::string::npos) {

@@ -1,0 +1,120 @@
+// Many clients at a time on a stub of a model: sums match, and memory does not grow. A short form;
+// bench/serve_soak.sh runs the long one through TRIREME_SOAK_REQUESTS.
+#include <fstream>
+#include <random>
+
+#include "tests/recipes/api/api_fixture.h"
+
+namespace trireme::test {
+namespace {
+
+constexpr int kClients = 64;
+
+std::int64_t anonymous_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("RssAnon:")) return std::atoll(line.c_str() + 8) << 10;
+  return 0;
+}
+
+class LoadTest : public ApiTest {
+ protected:
+  struct Sums {
+    std::atomic<std::int64_t> answered{0}, left{0}, bad{0}, wrong{0}, tokens{0};
+  };
+  // 85 % are answered, 10 % leave, 5 % ask for what there is not.
+  void client(std::uint64_t seed, int requests, Sums& sums) {
+    std::mt19937_64 random(seed);
+    auto line = std::make_unique<Client>(port_);
+    for (int i = 0; i < requests; ++i) {
+      const std::uint64_t kind = random() % 100;
+      if (kind < 10) {
+        Client leaves(port_);
+        const bool streams = random() % 2 == 0;
+        leaves.send(post("/v1/completions",
+                         streams ? R"({"prompt": "Lq", "max_tokens": 200, "stream": true})"
+                                 : R"({"prompt": "Lq", "max_tokens": 200})"));
+        if (streams) leaves.until("data: ");
+        ++sums.left;
+      } else if (kind < 15) {
+        line->send(post("/v1/completions", R"({"prompt": "a>", "top_p": 2})"));
+        const auto answer = line->answer();
+        ++(answer && answer->status == 400 ? sums.bad : sums.wrong);
+      } else {
+        // Prompts share pages, now and then; the answer's length tells whether it is one's own.
+        const auto most = static_cast<std::size_t>(1 + random() % 5);
+        const std::string prompt(1 + random() % 60, static_cast<char>('a' + random() % 3));
+        const bool streams = random() % 3 == 0;
+        line->send(post("/v1/completions",
+                        "{\"prompt\": \"" + prompt + ">\", \"temperature\": 0, \"max_tokens\": " +
+                            std::to_string(most) + (streams ? ", \"stream\": true}" : "}")));
+        const auto answer = line->answer();
+        std::string text;
+        if (answer && streams) {
+          for (const std::string& event : events(answer->body))
+            if (event != "[DONE]")
+              text +=
+                  parse_json(event, "event").at("choices", "").array("")[0].at("text", "").text("");
+        } else if (answer && answer->status == 200) {
+          text = json(*answer).at("choices", "").array("")[0].at("text", "").text("");
+        }
+        const bool right =
+            answer && answer->status == 200 && text == std::string("hello").substr(0, most);
+        ++(right ? sums.answered : sums.wrong);
+        if (right) sums.tokens += static_cast<std::int64_t>(most);
+      }
+    }
+  }
+  void storm(int requests, std::uint64_t seed, Sums& sums) {
+    std::vector<std::thread> clients;
+    for (int c = 0; c < kClients; ++c)
+      clients.emplace_back([&, c] {
+        client(seed + static_cast<std::uint64_t>(c),
+               requests / kClients + (c < requests % kClients ? 1 : 0), sums);
+      });
+    for (std::thread& one : clients) one.join();
+  }
+  double ended(const std::string& reason) {
+    return metric("vllm:request_success_total{model_name=\"stub\",finished_reason=\"" + reason +
+                  "\"}");
+  }
+};
+
+TEST_F(LoadTest, SumsMatchAndMemoryIsFlat) {
+  const char* wanted = std::getenv("TRIREME_SOAK_REQUESTS");
+  const int requests = wanted ? std::atoi(wanted) : 2000;
+  start({.api = {.reading = 4 * kClients}, .engine = {.sequences = 16, .queue = 4 * kClients}});
+  load();
+  Sums sums;
+  storm(requests / 4, 1, sums);  // what is kept for good is there
+  const std::int64_t before = anonymous_bytes();
+  storm(requests - requests / 4, 1000, sums);
+  eventually(
+      [&] {
+        return metric("vllm:num_requests_running{model_name=\"stub\"}") == 0 &&
+               metric("vllm:num_requests_waiting{model_name=\"stub\"}") == 0;
+      },
+      "nothing runs");
+  const std::int64_t grown = anonymous_bytes() - before;
+  EXPECT_EQ(sums.wrong, 0);
+  EXPECT_EQ(sums.answered + sums.bad + sums.left, requests);
+  EXPECT_GT(sums.left, requests / 20);
+  const double submitted = metric("trireme:answers_submitted_total{model_name=\"stub\"}");
+  const double stop = ended("stop"), length = ended("length"), abort = ended("abort");
+  EXPECT_EQ(stop + length + abort + ended("error"), submitted);
+  EXPECT_EQ(ended("error"), 0);
+  EXPECT_LE(abort, sums.left);  // who left before it was read was never submitted
+  EXPECT_GE(stop + length, sums.answered);
+  EXPECT_LE(submitted, sums.answered + sums.left);
+  EXPECT_GE(metric("vllm:generation_tokens_total{model_name=\"stub\"}"), sums.tokens);
+  EXPECT_EQ(metric("vllm:e2e_request_latency_seconds_count{model_name=\"stub\"}"), stop + length);
+  EXPECT_EQ(metric("vllm:kv_cache_usage_perc{model_name=\"stub\"}"), 0);
+  EXPECT_LT(grown, 6 << 20);
+  std::printf(
+      "[ load     ] %d requests: %lld answered, %lld left, %lld refused; RssAnon %+lld KiB\n",
+      requests, static_cast<long long>(sums.answered), static_cast<long long>(sums.left),
+      static_cast<long long>(sums.bad), static_cast<long long>(grown >> 10));
+}
+
+}  // namespace
+}  // namespace trireme::test
