@@ -44,6 +44,7 @@ async function answerInto(chat, node) {
   keepChat(chat);
   showThread(chat);
   announce(run.before ? "Going on" : "Answering");
+  const clock = setInterval(() => drawSoon(chat, node), 1000);
   try {
     if (!server.known) await askProps();
     const {path, body} = await requestOf(chat, node, run.controller.signal);
@@ -54,6 +55,7 @@ async function answerInto(chat, node) {
     node.finish = "stopped";
     if (error.name !== "AbortError") tellProblem(node, error);
   } finally {
+    clearInterval(clock);
     runs.delete(chat.id);
     countRun(run);
     chat.updated = Date.now();

@@ -93,8 +93,11 @@ function rateText(stats) {
 
 function statsOf(node) {
   const stats = node.stats;
-  if (runs.get(view.chat.id)?.node === node)
-    return el("span", {class: "stats"}, stats.tokens ? rateText(stats) : "Reading the prompt\u2026");
+  const run = runs.get(view.chat.id);
+  if (run?.node === node) {
+    const waited = Math.floor((performance.now() - run.begun) / 1000);
+    return el("span", {class: "stats"}, run.tokens ? rateText(stats) : "Reading the prompt\u2026" + (waited ? ` ${waited} s` : ""));
+  }
   const told = [["Model", node.model || "unknown"], ["Prompt", stats.prompt ? countText(stats.prompt) + " tokens" : "not told"],
                 ["Answer", rateText(stats)], ["First token", stats.first ? stats.first.toFixed(2) + " s" : "-"],
                 ["End", kFinish[node.finish] || node.finish || "-"],
