@@ -49,6 +49,7 @@ async function answerInto(chat, node) {
     if (!server.known) await askProps();
     const {path, body} = await requestOf(chat, node, run.controller.signal);
     const response = await ask(path, {body, signal: run.controller.signal});
+    showGauge();
     for await (const event of eventsOf(response)) takeEvent(chat, run, event);
     node.finish = node.finish || "stop";
   } catch (error) {

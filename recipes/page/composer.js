@@ -54,15 +54,17 @@ function showFiles() {
 }
 
 let gaugeNumber = 0;
-// Tokens of the open chat of those that the model takes: as the last answer was counted, else asked.
+// Tokens of the open chat of those that the model takes: as the last answer was counted, else asked;
+// while an answer comes, those of its prompt and what came.
 async function showGauge() {
   const chat = view.chat, number = ++gaugeNumber;
   const path = pathOf(chat), last = path.at(-1);
   $("gauge").hidden = !server.context;
   if (!server.context) return;
   let used = path.length ? last.stats?.exact ? last.stats.used : 0 : 0;
-  if (path.length && !used && !runs.has(chat.id)) {
-    const said = path.filter((node) => contentOf(node) !== "");
+  const run = runs.get(chat.id);
+  if (path.length && !used) {
+    const said = path.filter((node) => node !== run?.node && contentOf(node) !== "");
     const body = server.chat ? {messages: messagesOf(chat, said)} : {prompt: wholeText(chat, said)};
     try {
       used = (await askJson("/tokenize", {body})).count;
@@ -70,8 +72,8 @@ async function showGauge() {
       used = 0;  // a template that refuses an open answer: not known
     }
   }
-  if (number !== gaugeNumber || chat !== view.chat) return;
-  drawGauge(used);
+  if (run) run.prompt = used;
+  if (number === gaugeNumber && chat === view.chat && run === runs.get(chat.id)) drawGauge(used + (run ? run.before + run.tokens : 0));
 }
 
 function drawGauge(used) {

@@ -82,6 +82,8 @@ function drawAnswer(chat, node) {
   const stuck = atEnd();
   drawContent(chat, node, shown.content);
   shown.article.querySelector(".stats")?.replaceWith(statsOf(node));
+  const run = runs.get(chat.id);
+  if (run.prompt) drawGauge(run.prompt + run.before + run.tokens);
   if (stuck) toEnd();
 }
 

@@ -30,6 +30,7 @@ def check_streams_and_stop_frees_the_place(world, page, server: "endless"):
     assert page.run("$('thread').getAttribute('aria-busy')") == "true"
     live = page.wait("/tokens\\/s/.test(document.querySelector('#thread span.stats')?.textContent) && document.querySelector('#thread span.stats').textContent", "a live rate")
     assert live.startswith("~"), live
+    page.wait("parseInt($('gauge-text').textContent.replace(',', '')) > 40", "the context in use, live")
     world.shoot(page, "streaming")
     page.click("#stop")
     server.eventually(lambda: server.running() == 0, "the place is free")
