@@ -232,8 +232,7 @@ void ApiServer::route(const HttpRequest& request, const Reply& reply) {
     return reply->send({.type = "text/html; charset=utf-8",
                         .body = std::string(chat_page()),
                         .fields = {{"Content-Security-Policy", chat_page_policy()},
-                                   {"Referrer-Policy", "no-referrer"},
-                                   {"Cross-Origin-Opener-Policy", "same-origin"}}});
+                                   {"Referrer-Policy", "no-referrer"}}});
   if (path == "/docs")
     return reply->send(
         {.type = "text/html; charset=utf-8",
