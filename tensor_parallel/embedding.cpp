@@ -57,7 +57,7 @@ ParameterSpec vocab_table(const TensorGroup& group, const std::string& name, std
           .shape = {rows, columns},
           .sections = {section},
           .init = {Init::Kind::kNormal, init_std},
-          .quantizable = true};
+          .quantizable = Quantizable::kTable};
 }
 
 VocabEmbedding::VocabEmbedding(const TensorGroup& group, const EmbeddingOptions& options)

@@ -34,7 +34,7 @@ ParameterSpec stacked(const std::string& name, const std::vector<ColumnPart>& pa
     row += part.rows;
   }
   spec.shape = vector ? Shape{row} : Shape{row, columns};
-  spec.quantizable = !vector;
+  spec.quantizable = vector ? Quantizable::kNo : Quantizable::kLinear;
   return spec;
 }
 
@@ -49,7 +49,7 @@ ParameterSpec row_weight(const TensorGroup& group, const LinearOptions& options,
           .shape = {outputs, columns},
           .sections = {section},
           .init = {Init::Kind::kNormal, options.init_std},
-          .quantizable = true};
+          .quantizable = Quantizable::kLinear};
 }
 
 }  // namespace

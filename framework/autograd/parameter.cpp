@@ -84,11 +84,15 @@ QuantizedCut column_cut(const ParameterSpec& spec) {
   return cut;
 }
 
+WeightFormat held_format(const ParameterSpec& spec, WeightFormat format) {
+  if (spec.quantizable == Quantizable::kNo) return WeightFormat::kPlain;
+  const bool table = spec.quantizable == Quantizable::kTable;
+  return table && format == WeightFormat::kInt4 ? WeightFormat::kInt8 : format;
+}
+
 void Parameter::hold_as(WeightFormat format) {
-  check(format == WeightFormat::kPlain || spec_.quantizable, "parameter ", name(),
-        ": it is no weight that products alone read, and cannot be held as ", name_of(format));
-  format_ = format;
-  if (format != WeightFormat::kPlain)
+  format_ = held_format(spec_, format);
+  if (format_ != WeightFormat::kPlain)
     expect_whole_groups(name(), quantized_shape(), column_cut(spec_));
 }
 

@@ -44,6 +44,13 @@ struct Section {
   bool counts_in_norm = true;  // exactly one holder of each logical element counts it
 };
 
+// May inference hold it in 8 or 4 bits? What products x W^T and lookups of rows alone read.
+enum class Quantizable : std::uint8_t {
+  kNo,
+  kLinear,
+  kTable,  // of a vocabulary: the first and the last to decide on a token, never below 8 bits
+};
+
 struct ParameterSpec {
   std::string name;
   Shape shape;  // local: (rows, columns) or (rows)
@@ -51,9 +58,11 @@ struct ParameterSpec {
   Init init;
   bool decay = true;  // takes part in weight decay (matrices do, vectors do not)
   bool trainable = true;
-  // Read by products x W^T and by lookups of rows only: inference may hold it in 8 or 4 bits.
-  bool quantizable = false;
+  Quantizable quantizable = Quantizable::kNo;
 };
+
+// How it is held where inference wants `format`.
+WeightFormat held_format(const ParameterSpec& spec, WeightFormat format);
 
 class Parameter {
  public:
@@ -77,8 +86,8 @@ class Parameter {
   // gradient.
   void freeze() { spec_.trainable = false; }
 
-  // It is held in this format, for inference. Before a unit takes the parameter; Error if its spec
-  // does not allow it, or where tensor ranks cut groups of int4.
+  // It is held as held_format() says, for inference. Before a unit takes the parameter; Error where
+  // tensor ranks cut groups of int4.
   void hold_as(WeightFormat format);
   WeightFormat format() const { return format_; }
   QuantizedMatrix quantized() const { return {quantized_shape(), value}; }

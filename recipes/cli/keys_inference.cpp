@@ -13,8 +13,8 @@ std::vector<Key> inference_keys() {
        .values = {"full", "int8", "int4"},
        .help = "How a model that is only run holds the matrices of its linears, its embedding and "
                "its head: in precision.compute, or quantized while it is loaded, in 8 bits (a "
-               "scale for each output) or in 4 (a scale and a minimum for 64 inputs). Training "
-               "holds them in full."},
+               "scale for each output) or in 4 (a scale and a minimum for 64 inputs; tables of the "
+               "vocabulary in 8). Training holds them in full."},
   };
 }
 

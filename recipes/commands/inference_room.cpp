@@ -16,8 +16,9 @@ constexpr std::int64_t kProcess = std::int64_t{256} << 20;  // code, stacks, tok
 constexpr std::int64_t kUnitRoom = 2 * 4096;                // see WeightStream
 
 // Bytes of a matrix element: the type's, or bits with their scales (framework/backend/quantized.h).
-double element_bytes(const Recipe& r, const EngineOptions& o) {
-  if (r.inference.weights == "int8") return 1.0 + 4.0 / 64;
+double element_bytes(const Recipe& r, const EngineOptions& o, bool table) {
+  if (r.inference.weights == "int8" || (table && r.inference.weights == "int4"))
+    return 1.0 + 4.0 / 64;
   if (r.inference.weights == "int4") return 0.5 + 4.0 / 64;
   return static_cast<double>(size_of(o.stage.compute));
 }
@@ -32,13 +33,21 @@ Units units_of(const Recipe& r, const EngineOptions& o, int begin, int end) {
   Units units;
   for (int i = begin; i < end; ++i) {
     const std::string prefix = layers[static_cast<std::size_t>(i)].name + ".";
-    std::int64_t parameters = logical_parameters(
-        o.model, [&](const std::string& name) { return name.starts_with(prefix); });
+    const auto is_table = [](const std::string& name) {
+      return name == "embedding.table" || name == "head.weight";
+    };
+    const std::int64_t parameters = logical_parameters(o.model, [&](const std::string& name) {
+      return name.starts_with(prefix) && !is_table(name);
+    });
+    std::int64_t tables = logical_parameters(o.model, [&](const std::string& name) {
+      return name.starts_with(prefix) && is_table(name);
+    });
     const bool head = i > 0 && i + 1 == static_cast<int>(layers.size());
     if (head && o.model.tie_embeddings && r.parallel.pipeline > 1)
-      parameters += o.model.vocab * o.model.hidden;  // its own copy of the table
+      tables += o.model.vocab * o.model.hidden;  // its own copy of the table
     const auto bytes =
-        static_cast<std::int64_t>(static_cast<double>(parameters) * element_bytes(r, o) /
+        static_cast<std::int64_t>((static_cast<double>(parameters) * element_bytes(r, o, false) +
+                                   static_cast<double>(tables) * element_bytes(r, o, true)) /
                                   static_cast<double>(r.parallel.tensor)) +
         kUnitRoom;
     units.all += bytes;

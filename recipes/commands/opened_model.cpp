@@ -13,6 +13,7 @@
 #include "recipes/commands/tokenizing.h"
 #include "recipes/huggingface/folder.h"
 #include "recipes/huggingface/generation_config.h"
+#include "recipes/report/numbers.h"
 #include "recipes/train/model_start.h"
 #include "recipes/train/plan.h"
 #include "recipes/train/save_session.h"
@@ -166,10 +167,20 @@ double seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Work with what is streamed told before and after, by one rank.
+// "weights int4 (group 64), 86 MiB"; empty if they are held in full.
+std::string quantized_opening(const Engine& engine, int ranks) {
+  const WeightFormat format = engine.options().stage.plan.weights;
+  if (format == WeightFormat::kPlain) return {};
+  return join("weights ", name_of(format), ", ", bytes_text(engine.weight_bytes()),
+              ranks > 1 ? " on rank 0" : "", "\n");
+}
+
+// Work with how weights are held, and what of them is streamed, told by one rank.
 void work_and_tell(Process& process, const OpenedModel& model, const ModelWork& work) {
   WeightStream* const stream = model.engine.stage().stream();
-  const bool tells = stream && model.mesh.world().rank() == 0;
+  const Communicator& world = model.mesh.world();
+  if (world.rank() == 0) process.err << quantized_opening(model.engine, world.size()) << std::flush;
+  const bool tells = stream && world.rank() == 0;
   if (tells)
     process.err << stream_opening(stream->streamed(), stream->reads_in_place()) << std::flush;
   work(model);

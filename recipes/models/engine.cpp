@@ -95,6 +95,13 @@ void Engine::make_optimizer() {
   optimizer_ = std::make_unique<ZeroOptimizer>(units, backend_, mesh_, o);
 }
 
+std::int64_t Engine::weight_bytes() const {
+  std::int64_t bytes = 0;
+  for (const Unit* unit : stage_->units())
+    bytes += unit->layout().padded() * size_of(unit->weights().dtype());
+  return bytes;
+}
+
 std::vector<TiledStore*> Engine::stores() const {
   std::vector<TiledStore*> all = stage_->stores();
   if (states_) all.push_back(states_.get());

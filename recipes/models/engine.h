@@ -102,6 +102,9 @@ class Engine {
   // The likeliest ids of the rows of InferenceRows::top, by micro-batch; of that pass.
   std::vector<std::vector<TopLogits>>& tops() { return tops_; }
 
+  // Of this rank's units as they are held, wherever they are at home. Not collective.
+  std::int64_t weight_bytes() const;
+
   const EngineOptions& options() const { return options_; }
   StageModel& stage() { return *stage_; }
   ZeroOptimizer& optimizer() { return *optimizer_; }

@@ -27,7 +27,7 @@ class Planner {
     EntryPlan entry{.layer = layer, .module = list_[layer].build(build_)};
     entry.module->visit([&](Parameter& p) {
       if (options_.frozen && options_.frozen(p.name())) p.freeze();
-      if (p.spec().quantizable) p.hold_as(options_.weights);
+      p.hold_as(options_.weights);
     });
     entry.units = units_of(*entry.module, static_cast<int>(plan_.entries.size()), layer);
     plan_.entries.push_back(std::move(entry));

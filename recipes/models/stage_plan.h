@@ -44,7 +44,8 @@ struct StagePlanOptions {
   RecomputeMode recompute = RecomputeMode::kNone;
   std::int64_t recompute_every = 1;
   std::function<bool(const std::string& parameter)> frozen;  // not trained; empty = none
-  // How weights that products alone read are held; unless plain nothing may be trained.
+  // How weights that products alone read are held (held_format); unless plain nothing may be
+  // trained.
   WeightFormat weights = WeightFormat::kPlain;
 };
 

@@ -104,10 +104,10 @@ inline void add_sums(const ByteProduct& p, std::int64_t b, std::int64_t row, std
 // A block by the rows [row, row + 16), of which R are wanted. `w`: its groups as tiles. The tiles
 // are some groups ahead of the vectors.
 template <bool kInt4, int R>
-void block_rows(const ByteProduct& p, std::int64_t b, const std::uint8_t* w, std::int64_t row) {
+void block_rows(const ByteProduct& p, std::int64_t b, const std::uint8_t* w, std::int64_t row,
+                Sums (&sums)[2]) {
   const std::int64_t groups = p.x.groups;
   __m512 y[R] = {};
-  alignas(64) Sums sums[2];
   const auto multiply = [&](std::int64_t g) {
     if (!kInt4 && row == 0) ask_for(w + (g + kAtOnce) * kTileBytes);
     asm volatile("" : : : "memory");  // tile loads do not say that they read memory
@@ -125,10 +125,10 @@ void block_rows(const ByteProduct& p, std::int64_t b, const std::uint8_t* w, std
 }
 
 template <bool kInt4>
-void by_tiles(const ByteProduct& p, std::int64_t b, const std::uint8_t* w) {
+void by_tiles(const ByteProduct& p, std::int64_t b, const std::uint8_t* w, Sums (&sums)[2]) {
   std::int64_t row = 0;
-  for (; row + 8 < p.rows; row += 16) block_rows<kInt4, 16>(p, b, w, row);
-  if (row < p.rows) block_rows<kInt4, 8>(p, b, w, row);
+  for (; row + 8 < p.rows; row += 16) block_rows<kInt4, 16>(p, b, w, row, sums);
+  if (row < p.rows) block_rows<kInt4, 8>(p, b, w, row, sums);
 }
 
 }  // namespace
@@ -139,13 +139,15 @@ std::int64_t apart_bytes(const QuantizedShape& shape) {
 
 void tile_blocks(const ByteProduct& p, std::int64_t begin, std::int64_t end, std::uint8_t* apart) {
   const MatrixTileSession session;
+  alignas(64) Sums sums[2];
   for (std::int64_t b = begin; b < end; ++b) {
     const std::uint8_t* w = p.block(b);
     if (p.shape.format == WeightFormat::kInt4) {
       take_apart(w, p.x.groups, apart);
       w = apart;
     }
-    p.shape.format == WeightFormat::kInt4 ? by_tiles<true>(p, b, w) : by_tiles<false>(p, b, w);
+    p.shape.format == WeightFormat::kInt4 ? by_tiles<true>(p, b, w, sums)
+                                          : by_tiles<false>(p, b, w, sums);
   }
 }
 
