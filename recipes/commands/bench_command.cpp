@@ -152,6 +152,7 @@ int bench_command(Process& process, const CommandLine& line) {
         };
       },
       cache_of(wanted));
+  if (!leads(process)) return 0;
   process.out << bench_report(format, told, all);
   (format == "md" ? process.out : process.err) << streamed;
   return 0;

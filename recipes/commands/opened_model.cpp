@@ -184,7 +184,8 @@ void work_and_tell(Process& process, const OpenedModel& model, const ModelWork& 
   if (tells)
     process.err << stream_opening(stream->streamed(), stream->reads_in_place()) << std::flush;
   work(model);
-  if (tells) process.err << stream_closing(stream->totals()) << std::flush;
+  if (tells && stream->streamed().slots_bytes() > 0)
+    process.err << stream_closing(stream->totals()) << std::flush;
 }
 
 void run_ranks(Process& process, const ModelSource& source, const Load& load, const ModelWork& work,
@@ -247,9 +248,9 @@ std::string try_checkpoint(Process& process, const CommandLine& line, const std:
   return damage;
 }
 
-bool leads(Process& process) { return !process.under_launcher || process.mpi().rank() == 0; }
-
 }  // namespace
+
+bool leads(Process& process) { return !process.under_launcher || process.mpi().rank() == 0; }
 
 void open_model(Process& process, const CommandLine& line, const std::string& folder,
                 const std::function<ModelWork(const ModelSource&)>& prepare,

@@ -3,8 +3,10 @@
 // newest good checkpoint of a run, or a Hugging Face model folder. docs/serve.md.
 //
 // Three kinds of threads: one reads and answers (ApiServer), the model's ranks run passes, this one
-// waits for both. The port is taken before the model is loaded.
+// waits for both. The port is taken before the model is loaded. Under mpirun the first process does
+// that, the others are ranks and nothing else.
 #include <chrono>
+#include <optional>
 #include <ostream>
 #include <thread>
 
@@ -16,6 +18,7 @@
 #include "recipes/huggingface/folder.h"
 #include "recipes/memory/machine_memory.h"
 #include "recipes/report/numbers.h"
+#include "recipes/serve/stream_growth.h"
 
 namespace trireme {
 
@@ -33,34 +36,45 @@ void check_servable(const ModelSource& source) {
   if (r.model.family == "mlp")
     throw UsageError(
         "serve: model.family = mlp classifies; a model that continues texts is served");
-  if (r.parallel.data > 1 && r.zero.stage < 3)
-    throw UsageError(join("serve: parallel.data = ", r.parallel.data,
-                          " would make every replica answer every request; use parallel.tensor or "
-                          "parallel.pipeline, or zero.stage = 3 to share the weights out"));
+  if (r.pipeline.chunks > 1)
+    throw UsageError(join("serve: pipeline.chunks = ", r.pipeline.chunks,
+                          ": passes would meet each other on their way; use 1"));
+}
+
+// How the ranks share machine and work.
+std::string ranks_text(const Process& process, const Recipe& r, std::int64_t sequences) {
+  const auto& p = r.parallel;
+  const bool passive = process.variable("OMP_WAIT_POLICY") == "passive";
+  std::string text = join(p.ranks(), " (data ", p.data, ", pipeline ", p.pipeline, ", tensor ",
+                          p.tensor, ") by ", p.launch, ", ", p.threads, " thread(s) each of ",
+                          process.cores(), " core(s)", passive ? ", which wait passively" : "");
+  if (p.pipeline == 1) return text;
+  text += join("\n         stages work on different answers: fewer than ", p.pipeline,
+               " at a time gain nothing");
+  return sequences >= p.pipeline ? text : text + join(", and there are at most ", sequences);
 }
 
 // One server from its socket to its end.
 class Serving {
  public:
   Serving(Process& process, const CommandLine& line)
-      : process_(process),
-        line_(line),
-        wanted_(serve_options_of(process, line)),
-        server_(wanted_.http, wanted_.api) {}
+      : process_(process), line_(line), wanted_(serve_options_of(process, line)) {
+    if (leads(process)) server_.emplace(wanted_.http, wanted_.api);
+  }
 
   int run() {
-    const auto begun = std::chrono::steady_clock::now();
-    std::thread loop([&] { server_.run(); });
+    if (!server_) {
+      open();
+      return 0;
+    }
+    std::thread loop([&] { server_->run(); });
     std::exception_ptr failure;
     try {
-      open_model(process_, line_, line_.names[0], [&](const ModelSource& source) {
-        check_servable(source);
-        return [&, begun](const OpenedModel& model) { serve(model, begun); };
-      });
+      open();
     } catch (...) {
       failure = std::current_exception();
     }
-    server_.finish();
+    server_->finish();
     loop.join();
     if (failure) std::rethrow_exception(failure);
     process_.err << "trireme: all answers are given\n" << std::flush;
@@ -68,15 +82,26 @@ class Serving {
   }
 
  private:
+  void open() {
+    const auto begun = std::chrono::steady_clock::now();
+    open_model(process_, line_, line_.names[0],
+               [&](const ModelSource& source) {
+                 check_servable(source);
+                 return [&, begun](const OpenedModel& model) { serve(model, begun); };
+               },
+               {.bytes = wanted_.kv_bytes});
+  }
+
   // Positions and pages of the cache: what was wished, or what there is room for.
-  std::pair<std::int64_t, std::int64_t> sizes(const OpenedModel& model) {
+  std::pair<std::int64_t, std::int64_t> sizes(const OpenedModel& model,
+                                              const ServeOptions& options) {
     const std::int64_t trained = context_of(process_, model.source);
     if (wanted_.context > trained)
       throw UsageError(
           join("--max-model-len = ", wanted_.context, ": the model has ", trained, " positions"));
     std::int64_t context = wanted_.context > 0 ? wanted_.context : trained;
     std::int64_t pages = pages_within({model.engine, model.mesh, model.backend}, wanted_.kv_bytes);
-    pages = std::min(pages, wanted_.engine.sequences * ((context + kPageTokens - 1) / kPageTokens));
+    pages = std::min(pages, options.sequences * ((context + kPageTokens - 1) / kPageTokens));
     check(pages >= 1, "--kv-cache = ", wanted_.kv_bytes, ": not even one page fits");
     if (pages * kPageTokens >= context) return {context, pages};
     check(wanted_.context == 0, "--kv-cache = ", bytes_text(wanted_.kv_bytes), " has room for ",
@@ -85,13 +110,24 @@ class Serving {
     return {pages * kPageTokens, pages};
   }
 
+  // More at a time, if weights are streamed.
+  ServeOptions options_for(const OpenedModel& model, const RankParts& rank) const {
+    const WeightStream* const stream = model.engine.stage().stream();
+    if (!stream) return wanted_.engine;
+    return grown_for(stream->streamed(), pages_within(rank, wanted_.kv_bytes),
+                     {.sequences = line_.options.contains("max-num-seqs"),
+                      .budget = line_.options.contains("max-num-batched-tokens")},
+                     wanted_.engine);
+  }
+
   void serve(const OpenedModel& model, std::chrono::steady_clock::time_point begun) {
     const RankParts rank{model.engine, model.mesh, model.backend};
-    const auto [context, pages] = sizes(model);
+    const ServeOptions options = options_for(model, rank);
+    const auto [context, pages] = sizes(model, options);
     if (model.mesh.world().rank() != 0) return follow_passes(rank, pages);
     const auto runner = lead_passes(rank, pages, context);
     const Tokenizer& tokenizer = *model.source.tokenizer;
-    ServeEngine engine(*runner, tokenizer, wanted_.engine);
+    ServeEngine engine(*runner, tokenizer, options);
     const ServedModel served{
         .name = wanted_.name,
         .created = std::chrono::duration_cast<std::chrono::seconds>(
@@ -107,16 +143,16 @@ class Serving {
                     ? std::make_shared<ConversationEncoder>(tokenizer, LossOn::kAll)
                     : nullptr,
         .memory = memory_of(model)};
-    server_.serve(served, engine);
+    server_->serve(served, engine);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
-    tell(model, served, pages, took.count());
+    tell(model, served, options, pages, took.count());
     std::exception_ptr failure;
     try {
-      engine.run(server_.stop());
+      engine.run(server_->stop());
     } catch (...) {
       failure = std::current_exception();
     }
-    server_.withdraw();
+    server_->withdraw();
     if (failure) std::rethrow_exception(failure);
   }
 
@@ -133,25 +169,25 @@ class Serving {
             .limit_source = limit.source};
   }
 
-  void tell(const OpenedModel& model, const ServedModel& served, std::int64_t pages,
-            double seconds) {
+  void tell(const OpenedModel& model, const ServedModel& served, const ServeOptions& options,
+            std::int64_t pages, double seconds) {
     const Recipe& r = model.source.recipe;
     const bool six = wanted_.http.host.find(':') != std::string::npos;
     const std::string url =
-        join("http://", six ? "[" : "", wanted_.http.host, six ? "]" : "", ":", server_.port());
+        join("http://", six ? "[" : "", wanted_.http.host, six ? "]" : "", ":", server_->port());
     const std::int64_t page = KvCache::page_bytes(model.engine.cache_options(1));
     std::string text =
         join("model    ", served.name, ", ", r.precision.compute, ", from ", model.source.place,
-             "\nranks    ", r.parallel.ranks(), " (data ", r.parallel.data, ", pipeline ",
-             r.parallel.pipeline, ", tensor ", r.parallel.tensor, "), ", r.parallel.threads,
-             " threads each\ncontext  ", served.context, " tokens",
+             "\nranks    ", ranks_text(process_, r, options.sequences), "\ncontext  ",
+             served.context, " tokens",
              served.context < context_of(process_, model.source)
                  ? join(" (the model has ", context_of(process_, model.source),
                         "; --kv-cache and --max-model-len decide)")
                  : std::string(),
              "\ncache    ", pages * kPageTokens, " tokens, ", bytes_text(pages * page),
-             " a rank; at most ", wanted_.engine.sequences, " answers at a time, ",
-             wanted_.engine.queue, " requests wait\nasking   ",
+             " a rank; at most ", options.sequences, " answers at a time",
+             r.parallel.data > 1 ? " on each replica, " : ", ", wanted_.engine.queue,
+             " requests wait\nasking   ",
              wanted_.api.keys.empty() ? "needs no key"
                                       : join("needs one of ", wanted_.api.keys.size(), " keys"),
              served.chat ? "" : "; no chat template: /v1/completions only", "\n");
@@ -163,7 +199,7 @@ class Serving {
   Process& process_;
   const CommandLine& line_;
   const ServeWishes wanted_;
-  ApiServer server_;
+  std::optional<ApiServer> server_;  // of the process that has rank 0
 };
 
 }  // namespace

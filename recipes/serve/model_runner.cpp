@@ -138,7 +138,14 @@ class Leader final : public ModelRunner {
   std::int64_t pages() const override { return pages_; }
   std::int64_t context() const override { return context_; }
   int replicas() const override { return rank_.mesh.shape().data; }
-  int stages() const override { return rank_.mesh.shape().pipeline; }
+  // Weights that are streamed come once for all rows of a pass: fewer and larger ones, then.
+  int stages() const override {
+    return rank_.engine.stage().stream() ? 1 : rank_.mesh.shape().pipeline;
+  }
+  StreamTimes streamed() const override {
+    const WeightStream* const stream = rank_.engine.stage().stream();
+    return stream ? stream->totals() : StreamTimes();
+  }
   bool survives() const override { return rank_.mesh.world().size() == 1; }
 
   void start(std::span<const InferenceRows> passes) override {
@@ -167,6 +174,7 @@ class Leader final : public ModelRunner {
       throw;
     }
   }
+  bool ends_here() const { return last_rank(rank_.mesh, 0) == 0; }
   PassMessage message_of(const InferenceRows& rows) const {
     if (!rows.ids.empty()) return {PassKind::kRows, words_of(rows)};
     return {in_step(rank_) ? PassKind::kEmpty : PassKind::kIdle};
@@ -202,7 +210,7 @@ class Leader final : public ModelRunner {
     if (rows.ids.empty() && in_step(rank_)) return work_.run_empty();
     if (rows.ids.empty()) return;
     work_.run(rows);
-    if (stages() == 1) flight.own = {std::move(work_.logits()), std::move(work_.top())};
+    if (ends_here()) flight.own = {std::move(work_.logits()), std::move(work_.top())};
   }
   void end() {
     check(!flights_.empty(), "serving: no pass is in flight");
@@ -213,7 +221,7 @@ class Leader final : public ModelRunner {
       answers_[r] = {};
       if (flight.arriving[r]) flight.arriving[r]->take(answers_[r]);
     }
-    if (stages() == 1) answers_[0] = std::move(flight.own);
+    if (ends_here()) answers_[0] = std::move(flight.own);
     flights_.pop_front();
   }
 

@@ -44,6 +44,8 @@ class ModelRunner {
   // Whether it goes on after a pass that ended with std::bad_alloc or "out of memory". Several
   // ranks do not: some may have passed where others have not.
   virtual bool survives() const { return false; }
+  // What its weights' stream has done so far; without one nothing. Thread of run.
+  virtual StreamTimes streamed() const { return {}; }
   // Called about every second without a pass, lest ranks that wait take it for a death.
   virtual void idle() {}
 };

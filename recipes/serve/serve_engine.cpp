@@ -148,6 +148,7 @@ void ServeEngine::update_stats() {
     now.pages += scheduler_.pool(r).pages();
     now.free_pages += scheduler_.pool(r).free();
   }
+  now.streamed = model_.streamed();
   now.preemptions = scheduler_.preemptions();
   now.prefix_queries = scheduler_.prefix_queries();
   now.prefix_hits = scheduler_.prefix_hits();
@@ -505,11 +506,24 @@ void ServeEngine::end_all(FinishReason reason, const std::string& error) {
   update_stats();
 }
 
+// Waits until as many requests are there as can run, for a while.
+void ServeEngine::grow(const std::atomic<bool>& stop) {
+  if (options_.grow_seconds <= 0) return;
+  std::unique_lock lock(mutex_);
+  if (commands_.empty() && shown_.running + shown_.waiting == 0) return;
+  wake_.wait_for(lock, std::chrono::duration<double>(options_.grow_seconds), [&] {
+    const auto coming = std::count_if(commands_.begin(), commands_.end(),
+                                      [](const Command& c) { return c.start != nullptr; });
+    return closed_ || stop.load() || shown_.running + shown_.waiting + coming >= options_.sequences;
+  });
+}
+
 void ServeEngine::run(const std::atomic<bool>& stop) {
   constexpr int kIdleWaits = 10;
   int waits = 0;  // without a pass
   try {
     while (!stop.load()) {
+      grow(stop);
       if (step()) {
         waits = 0;
         continue;

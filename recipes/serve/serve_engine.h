@@ -81,6 +81,9 @@ struct ServeOptions {
   std::int64_t sequences = 32;  // at a time
   std::int64_t queue = 1024;    // requests that wait
   std::uint64_t hash_key = 0;   // of shared prefixes
+  // A pass of streamed weights costs the same with few rows as with many: before each, so many
+  // seconds are waited for more requests, if more can run.
+  double grow_seconds = 0;
   // Seconds from any beginning; empty: a steady clock.
   std::function<double()> clock = {};
 };
@@ -90,6 +93,7 @@ struct ServeStats {
   std::int64_t prompt_tokens = 0, output_tokens = 0, passes = 0, preemptions = 0;
   std::int64_t prefix_queries = 0, prefix_hits = 0;
   std::int64_t computed_tokens = 0;  // of all passes
+  StreamTimes streamed = {};         // of rank 0's weights
   // Passes of at most so many tokens, each counted at its first; the last: of more.
   static constexpr std::array<std::int64_t, 13> kPassTokens{1,   8,    16,   32,   64,   128,  256,
                                                             512, 1024, 2048, 4096, 8192, 16384};
@@ -130,6 +134,7 @@ class ServeEngine {
     std::vector<Place> places;
     bool active = false;
   };
+  void grow(const std::atomic<bool>& stop);
   void take_commands();
   void start(std::unique_ptr<Request> request);
   void add_choices(Request& request);
