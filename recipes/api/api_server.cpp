@@ -72,21 +72,14 @@ void answered(HttpReply& reply, F f) noexcept {
 }
 
 // A call that must not be lost for want of a little memory.
-void post_surely(HttpServer& http, const std::function<void()>& call) {
+template <typename F>
+void post_surely(HttpServer& http, const F& call) {
   for (int tries = 100;; --tries) try {
       return http.post(call);
     } catch (const std::bad_alloc&) {
       if (tries == 0) throw;
       if (tries < 100) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
-}
-
-HttpOptions with_refusals(HttpOptions options) {
-  if (!options.clock) options.clock = steady_now;
-  options.refusal = [](const HttpProblem& problem) {
-    return error_response(ApiError(problem.status, problem.sentence, {}, "bad_request"));
-  };
-  return options;
 }
 
 }  // namespace
@@ -201,6 +194,11 @@ std::int64_t ApiServer::key_of(const HttpRequest& request) const {
   return key + 1;
 }
 
+bool ApiServer::lent() const {
+  std::scoped_lock lock(mutex_);
+  return engine_ != nullptr;
+}
+
 const ServedModel& ApiServer::served() const {
   std::scoped_lock lock(mutex_);
   if (draining_) throw ApiError(503, "the server is shutting down", {}, "shutting_down");
@@ -239,7 +237,8 @@ void ApiServer::route(const HttpRequest& request, const Reply& reply) {
          .body = api_page(openapi(options_.limits)),
          .fields = {{"Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'"}}});
   if (path == "/health" || path == "/ready") {
-    if (path == "/ready" || !draining_) served();
+    // Whoever drains is healthy as long as the model is.
+    if (path == "/ready" || !draining_ || !lent()) served();
     return reply->send(json_response(Json::Object{{"status", "ok"}}));
   }
   if (path == "/v1/models") return reply->send(json_response(models()));
