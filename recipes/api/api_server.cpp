@@ -82,6 +82,14 @@ void post_surely(HttpServer& http, const F& call) {
     }
 }
 
+HttpOptions with_refusals(HttpOptions options) {
+  if (!options.clock) options.clock = steady_now;
+  options.refusal = [](const HttpProblem& problem) {
+    return error_response(ApiError(problem.status, problem.sentence, {}, "bad_request"));
+  };
+  return options;
+}
+
 }  // namespace
 
 // A request whose body is read by the worker; `request` and what was read are its own meanwhile.
