@@ -26,8 +26,8 @@ namespace trireme {
 
 class WriteBehind {
  public:
-  static constexpr int kBlocks = 8;
-  static constexpr int kThreads = 4;
+  static constexpr int kBlocks = 12;
+  static constexpr int kThreads = 6;
 
   // `file` must outlive it.
   WriteBehind(File& file, std::int64_t block_bytes);

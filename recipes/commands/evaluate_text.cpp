@@ -6,6 +6,7 @@
 #include "framework/base/error.h"
 #include "framework/base/program.h"
 #include "framework/data/package_text.h"
+#include "framework/data/text_stream.h"
 #include "framework/data/text_tokens.h"
 #include "framework/data/token_file.h"
 #include "recipes/commands/evaluate.h"
@@ -40,30 +41,24 @@ struct ScoredTokens {
 
 // Runs of bytes that are no ASCII blanks.
 std::int64_t words_of(Files& files, const std::string& path) {
-  const std::unique_ptr<File> file = files.open(path, OpenMode::kRead);
-  std::string piece(1 << 20, '\0');
+  TextStream text(files, path);
   std::int64_t words = 0;
   bool inside = false;
-  for (std::int64_t at = 0, left = file->size(); left > 0;) {
-    const std::int64_t bytes = std::min<std::int64_t>(left, std::ssize(piece));
-    file->read(piece.data(), bytes, at);
-    for (std::int64_t i = 0; i < bytes; ++i) {
-      const char c = piece[static_cast<std::size_t>(i)];
+  for (std::string_view piece = text.next(); !piece.empty(); piece = text.next())
+    for (const char c : piece) {
       const bool blank = c == ' ' || (c >= '\t' && c <= '\r');
       words += !blank && !inside ? 1 : 0;
       inside = !blank;
     }
-    at += bytes;
-    left -= bytes;
-  }
   return words;
 }
 
 void expect_plain_text(const std::string& text) {
-  for (const char* ending : {".jsonl", ".ndjson", ".json", ".gz", ".zst"})
-    if (text.ends_with(ending))
-      throw UsageError(join("evaluate: data.text = ", text, ": a plain text is expected, not ",
-                            ending, "; --task reads lines of JSON"));
+  for (const char* ending : {".jsonl", ".ndjson", ".json"})
+    for (const char* packing : {"", ".gz", ".zst"})
+      if (text.ends_with(std::string(ending) + packing))
+        throw UsageError(join("evaluate: data.text = ", text, ": a plain text is expected, not ",
+                              ending, "; --task reads lines of JSON"));
 }
 
 std::shared_ptr<const TokenFile> open_tokens(Process& process, const ModelSource& source,

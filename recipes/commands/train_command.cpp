@@ -122,10 +122,16 @@ std::string next_steps(const CommandLine& line, const Recipe& recipe) {
       {join(train, text, " --train.folder=", shell_word(folder + "-own"), " --data.text=FILE"),
        "on your own text"},
       {"./trireme train --help", "every key of a recipe"}};
-  if (recipe.train.exports != "none")
-    steps.insert(steps.begin(),
-                 {"./trireme generate " + shell_word(export_folder(folder)) + " --prompt TEXT",
-                  "what it says now; --chat asks as a user"});
+  if (recipe.train.exports != "none") {
+    // A folder of adapters alone is no model; the run's checkpoint holds the whole one.
+    const std::string model = recipe.lora.rank > 0 ? folder : export_folder(folder);
+    steps.insert(steps.begin(), {"./trireme generate " + shell_word(model) + " --prompt TEXT",
+                                 "what it says now; --chat asks as a user"});
+    if (recipe.lora.rank > 0)
+      steps.insert(steps.begin() + 1, {"./trireme checkpoint merge " + shell_word(folder) + " " +
+                                           shell_word(folder + "-merged"),
+                                       "adapters and model in one folder"});
+  }
   std::size_t widest = 0;
   for (const auto& [command, purpose] : steps) widest = std::max(widest, command.size());
   std::string result = "Next steps\n";

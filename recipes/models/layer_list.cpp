@@ -33,10 +33,19 @@ std::int64_t logical_parameters(const ModelOptions& options,
   return total;
 }
 
-double training_flops_per_sample(const std::vector<LayerSpec>& layers) {
+double training_flops_per_sample(const ModelOptions& options, const std::vector<LayerSpec>& layers,
+                                 const std::function<bool(const std::string&)>& frozen) {
   double flops = 0;
   for (const LayerSpec& layer : layers) flops += 3.0 * layer.forward_flops;
-  return flops;
+  if (!frozen) return flops;
+  const auto multiplies = [&](const std::string& name) {
+    if (name == "embedding.table") return options.tie_embeddings;
+    return name.ends_with(".weight") && name.find("norm") == std::string::npos;
+  };
+  const std::int64_t weights = logical_parameters(
+      options, [&](const std::string& name) { return frozen(name) && multiplies(name); });
+  const std::int64_t rows = options.family == Family::kDecoder ? options.sequence : 1;
+  return flops - 2.0 * static_cast<double>(rows * weights);
 }
 
 }  // namespace trireme

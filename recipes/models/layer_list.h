@@ -71,6 +71,9 @@ std::int64_t logical_parameters(const ModelOptions& options,
 
 // FLOPs of one training step per sample: 3 x forward (backward is twice the forward), causal
 // attention counted as its lower half, recomputation not counted (model FLOPs, not hardware FLOPs).
-double training_flops_per_sample(const std::vector<LayerSpec>& layers);
+// Matrices whose parameter is `frozen`, if that is given, have no gradient: 2 x their forward.
+// Products of adapters are not counted.
+double training_flops_per_sample(const ModelOptions& options, const std::vector<LayerSpec>& layers,
+                                 const std::function<bool(const std::string&)>& frozen = {});
 
 }  // namespace trireme

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <utility>
 
 #include "framework/base/error.h"
 #include "framework/data/chat_prompt.h"
@@ -68,24 +69,24 @@ std::string trimmed(const std::string& text) {
   return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
 }
 
-// Tokens that are not learned, up to one that is: what stands between two answers.
+// What stands before the first answer of a conversation; each once.
 std::vector<SamplePrompt> questions(const TokenFile& file, std::int64_t begin, std::int64_t end,
                                     std::int64_t longest, const Tokenizer& tokenizer) {
   std::vector<SamplePrompt> found;
   const std::int64_t vocabulary = file.header().vocabulary;
-  bool whole = begin == 0;  // else it may begin within a question
+  std::int64_t first = -1;  // of a conversation that has no answer yet
   end = std::min(end, begin + kLookedAt);
-  for (std::int64_t at = begin, first = begin; at < end && found.size() < kQuestions; ++at) {
-    if (!file.trained(at)) continue;
-    if (const std::int64_t count = at - first; whole && count > 0 && count <= longest) {
-      SamplePrompt prompt{.text = {},
-                          .ids = std::vector<std::int32_t>(static_cast<std::size_t>(count))};
-      file.copy(first, count, vocabulary, prompt.ids.data());
-      prompt.text = trimmed(printable(tokenizer.decode(prompt.ids, true)));
-      found.push_back(std::move(prompt));
-    }
-    whole = true;
-    first = at + 1;
+  for (std::int64_t at = begin; at < end && found.size() < kQuestions; ++at) {
+    if (file.begins_document(at)) first = at;
+    if (!file.trained(at) || first < 0) continue;
+    const std::int64_t count = at - std::exchange(first, -1);
+    if (count == 0 || count > longest) continue;
+    SamplePrompt prompt{.text = {},
+                        .ids = std::vector<std::int32_t>(static_cast<std::size_t>(count))};
+    file.copy(at - count, count, vocabulary, prompt.ids.data());
+    prompt.text = trimmed(printable(tokenizer.decode(prompt.ids, true)));
+    const auto same = [&](const SamplePrompt& other) { return other.ids == prompt.ids; };
+    if (std::none_of(found.begin(), found.end(), same)) found.push_back(std::move(prompt));
   }
   return found;
 }
@@ -100,7 +101,7 @@ SamplePlan sample_plan(Files& files, const Recipe& recipe, const TokenDataset& d
   const bool chat = header.about.starts_with("chat");
   if (!recipe.train.sample_prompts.empty()) {
     plan.prompts = given_prompts(files, recipe, chat, tokenizer);
-  } else if (chat && header.masked) {
+  } else if (chat && header.masked && header.bounded) {
     const SampleSet& set = data.validation() ? *data.validation() : data.train();
     plan.prompts =
         questions(data.tokens(), set.begin(), set.end(), recipe.batch.sequence, tokenizer);

@@ -41,7 +41,8 @@ Trainer::Trainer(const RunInputs& inputs, Communicator& world) try
       engine_(engine_options(recipe_), mesh_, *backend_, resources()),
       skipped_batches_(recipe_.data.skip),
       disk_(engine_.stores(), [this] { return now(); }),
-      flops_per_sample_(training_flops_per_sample(engine_.layers())),
+      flops_per_sample_(training_flops_per_sample(engine_.options().model, engine_.layers(),
+                                                  engine_.options().stage.plan.frozen)),
       checkpoints_(inputs.checkpoints, recipe_,
                    {inputs.checkpoints.session, engine_, mesh_, *backend_, *backend_}) {
   engine_.runner().set_clock([this] { return now(); });

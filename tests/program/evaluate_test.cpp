@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/base/error.h"
+#include "tests/framework/data/gzip.h"
 #include "tests/program/checkpoints/run_columns.h"
 
 namespace trireme::testing {
@@ -88,6 +89,10 @@ TEST_F(Evaluate, TheSameLossUnderEveryLayout) {
     EXPECT_NEAR(of_text(text, Words{"--stride=7"} + layout)["loss"].get<double>(), loss, 1e-5)
         << ::testing::PrintToString(layout);
   EXPECT_EQ(of_text(" one  two\nthree\t")["words"], 3);
+  write_file(*run_ / "piece.txt.gz", testing::gzip(text));
+  const Object packed = evaluate({"--data.text=" + *run_ / "piece.txt.gz", "--stride=7"});
+  EXPECT_EQ(packed["loss"], one["loss"]);
+  EXPECT_EQ(packed["words"], one["words"]);
 }
 
 TEST_F(Evaluate, SlidingWindowsScoreEachTokenOnceWithWhatStandsBeforeIt) {
@@ -206,6 +211,7 @@ TEST_F(Evaluate, BadInputIsToldWithItsLine) {
   expect_refused({run, "--data.text=" + run_->text(), "--stride=17"}, 2, "1 to 16 is expected");
   expect_refused({run, "--data.text=" + run_->text(), "--stride=0"}, 2, "--stride 0");
   expect_refused({run, "--data.text=" + items("{}")}, 2, "a plain text is expected");
+  expect_refused({run, "--data.text=" + items("{}") + ".gz"}, 2, "a plain text is expected");
   expect_refused({*run_ / "none", "--data.text=" + run_->text()}, 1, "there is no such folder");
   write_file(*run_ / "one.txt", "a");
   expect_refused({run, "--data.text=" + *run_ / "one.txt"}, 1, "the text has 1 token(s)");

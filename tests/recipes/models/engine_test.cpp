@@ -12,6 +12,25 @@ TEST(F32Parity, Reference) {
     expect_f32_parity(f32_task(model));
 }
 
+// A frozen matrix costs its forward and its input's gradient; attention and what is trained all.
+TEST(ModelFlops, FrozenMatricesHaveNoGradient) {
+  for (const ModelOptions& model : {tiny_gpt2(), tiny_llama(2)}) {
+    const std::vector<LayerSpec> layers = layer_list(model);
+    double forward = 0;
+    for (const LayerSpec& layer : layers) forward += layer.forward_flops;
+    EXPECT_EQ(training_flops_per_sample(model, layers), 3 * forward);
+    const auto t = static_cast<double>(model.sequence),
+               q = static_cast<double>(model.heads * model.head_dim);
+    const double attention = 2 * q * t * t * static_cast<double>(model.layers);
+    const auto all = [](const std::string&) { return true; };
+    EXPECT_EQ(training_flops_per_sample(model, layers, all), 2 * forward + attention);
+    const auto lookups = [](const std::string& name) {
+      return name.starts_with("embedding.positions");
+    };
+    EXPECT_EQ(training_flops_per_sample(model, layers, lookups), 3 * forward);
+  }
+}
+
 TEST(Partition, ExplicitCountsTrainAlike) {
   const Task task{.model = tiny_gpt2()};
   const Curve serial = train(task, {});
