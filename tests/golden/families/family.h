@@ -104,6 +104,7 @@ class Family {
     return {begin, begin + static_cast<std::ptrdiff_t>(elements)};
   }
 
+  const std::string& path() const { return path_; }
   const std::vector<Ids>& samples() const { return samples_; }
   const Ids& greedy() const { return greedy_; }
   std::size_t prompt() const { return prompt_; }
