@@ -62,6 +62,7 @@ class Editor final : public TerminalInput {
     end_.reset();
     typed_ = false;
     write_out(kPasteOn);
+    el_resize(edit_);  // nobody tells it of a window that changed
     int count = 0;
     const char* line = el_gets(edit_, &count);
     write_out(kPasteOff);

@@ -65,16 +65,24 @@ TEST_F(Commands, BenchTellsEachTest) {
   ASSERT_EQ(told.size(), 3u);
   EXPECT_EQ(told[0]["n_prompt"], 5);
   EXPECT_EQ(told[1]["n_gen"], 3);
-  EXPECT_EQ(told[2]["n_batch"], 4);
+  EXPECT_EQ(told[2]["n_parallel"], 4);
+  EXPECT_EQ(told[2]["n_batch"], 512);
   for (const auto& test : told) {
     EXPECT_EQ(test["samples_ts"].size(), 2u);
+    EXPECT_EQ(test["samples_ns"].size(), 2u);
     EXPECT_GT(test["avg_ts"].get<double>(), 0);
   }
   const ProgramEnd table = call(ask + Words{"--parallel.pipeline=2", "--parallel.tensor=2"});
   ASSERT_EQ(table.code, 0) << table.err;
   for (const char* name : {"| pp5 |", "| tg3 |", "| tg3 x 4 |"})
     EXPECT_NE(table.out.find(name), std::string::npos) << table.out;
-  for (const Words& bad : {Words{"--batch=0"}, Words{"--tg=x"}, Words{"--pp=0", "--tg=0"}})
+  const ProgramEnd lines = call(ask + Words{"-o", "jsonl"});
+  EXPECT_EQ(lines_of(lines.out).size(), 3u) << lines.err;
+  const ProgramEnd csv = call(ask + Words{"-o", "csv"});
+  ASSERT_EQ(lines_of(csv.out).size(), 4u) << csv.err;
+  EXPECT_EQ(csv.out.rfind("build_commit,build_number,cpu_info,", 0), 0u) << csv.out;
+  for (const Words& bad : {Words{"-o", "sql"}, Words{"-o", "csv", "--json"}, Words{"--batch=0"},
+                           Words{"--tg=x"}, Words{"--pp=0", "--tg=0"}})
     EXPECT_EQ(call(Words{"bench", run_.folder()} + bad).code, 2) << bad[0];
 }
 

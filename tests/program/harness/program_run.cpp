@@ -30,8 +30,8 @@ void redirect(const std::string& path, int descriptor) {
                          const std::string& out, const std::string& err) {
   redirect(out, STDOUT_FILENO);
   redirect(err, STDERR_FILENO);
-  const int nothing = open("/dev/null", O_RDONLY);
-  dup2(nothing, STDIN_FILENO);
+  const int input = open(options.input.c_str(), O_RDONLY);
+  if (input < 0 || dup2(input, STDIN_FILENO) < 0) _exit(127);
   for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
   if (options.file_limit > 0) {
     const auto limit = static_cast<rlim_t>(options.file_limit);

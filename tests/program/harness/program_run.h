@@ -15,6 +15,7 @@ struct ProgramOptions {
   std::map<std::string, std::string> environment;  // added to this process's; a cache folder is
   long file_limit = 0;                             // largest file it may write, in bytes; 0 = any
   double timeout = 60;                             // seconds, then it is killed
+  std::string input = "/dev/null";                 // its standard input
 };
 
 struct ProgramEnd {
