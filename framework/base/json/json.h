@@ -23,6 +23,13 @@ class Json {
   using Object = std::vector<Member>;
 
   Json() = default;  // null
+  // A copy that throws for want of memory: libstdc++ 12's variant would destroy what it had not
+  // begun when it is copied into a new one; it copies right into one that is there.
+  Json(const Json& other) { value_ = other.value_; }
+  Json(Json&&) noexcept = default;
+  Json& operator=(const Json&) = default;
+  Json& operator=(Json&&) noexcept = default;
+  ~Json() = default;
   Json(bool value) : value_(value) {}
   Json(std::int64_t value) : value_(value) {}
   Json(int value) : value_(std::int64_t{value}) {}
