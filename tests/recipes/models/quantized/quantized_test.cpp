@@ -278,17 +278,17 @@ TEST(QuantizedModel, GreedyTokensAreTheSameUnderEveryLayout) {
           const Greedy cut = alone(task, together, chunk);
           EXPECT_EQ(cut.logits, right.logits);
         }
-      const auto streamed = [](MeshShape mesh) {
+      const auto streamed = [](MeshShape mesh, Tier from) {
         return Layout{.mesh = mesh,
                       .zero_stage = 3,
-                      .offload = {.parameters = Tier::kHost, .slots = 2, .resident = 0}};
+                      .offload = {.parameters = from, .slots = 2, .resident = 0}};
       };
       for (const Layout& layout :
            {Layout{.mesh = {.tensor = 2}}, Layout{.mesh = {.pipeline = 2}},
             Layout{.mesh = {.pipeline = 2, .tensor = 2}},
             Layout{.mesh = {.data = 2}, .zero_stage = 3}, Layout{.mesh = {.data = 2}},
-            Layout{.zero_stage = 3}, streamed({}), streamed({.data = 3}),
-            streamed({.data = 2, .tensor = 2})}) {
+            Layout{.zero_stage = 3}, streamed({}, Tier::kHost), streamed({}, Tier::kDisk),
+            streamed({.data = 3}, Tier::kHost), streamed({.data = 2, .tensor = 2}, Tier::kDisk)}) {
         SCOPED_TRACE(text_of(layout) + " " + std::string(name_of(format)));
         run(task, layout, [&](Rank& rank) {
           const Greedy got = write(rank, true, 7, &right);
