@@ -259,7 +259,7 @@ TEST(WeightStream, RandomUseOfSlowFiles) {
 
 // Every call of the file layer fails once: a sentence, and the next passes are right again.
 TEST(WeightStream, AReadThatFailsIsToldAndNothingIsLost) {
-  FaultCount count{.row = "R28", .what = "reads of streamed weights that fail"};
+  FaultCount count{.row = "R17", .what = "reads of streamed weights that fail"};
   std::int64_t sentences = 0;
   for (const Kind kind : {Kind::kCopy, Kind::kFiles})
     for (const Fault fault : {Fault::kIoError, Fault::kHalf, Fault::kInterrupted})

@@ -1,0 +1,108 @@
+// A model that does not fit is refused with what it needs and the flag that helps; with the flag it
+// fits; what is left is for units that stay.
+#include "recipes/commands/inference_room.h"
+
+#include <gtest/gtest.h>
+
+#include "recipes/cli/parse.h"
+#include "recipes/train/plan.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+
+// 24 layers of 12.6 M parameters in bf16: 24 MiB each, and 8 MiB of table.
+Recipe recipe_of(const std::vector<Flag>& more) {
+  RecipeInput input{.flags = {{"model.family", "llama"},
+                              {"model.layers", "24"},
+                              {"model.hidden", "1024"},
+                              {"model.heads", "16"},
+                              {"model.ffn", "2816"},
+                              {"model.vocab", "4096"},
+                              {"batch.sequence", "512"},
+                              {"precision.compute", "bf16"}}};
+  input.flags.insert(input.flags.end(), more.begin(), more.end());
+  return parse_recipe(input);
+}
+
+struct Told {
+  InferenceNeeds needs;
+  std::string misfit;
+  std::int64_t device_total = 0, resident = 0;
+};
+Told told(const std::vector<Flag>& flags, const MemoryLimit& limit) {
+  const Recipe recipe = recipe_of(flags);
+  EngineOptions options = engine_options(recipe);
+  Told t;
+  t.needs = inference_needs(recipe, options, {}, limit);
+  t.misfit = inference_misfit(recipe, t.needs, limit);
+  leave_room(recipe, t.needs, limit, options);
+  t.device_total = options.stage.offload.device_total;
+  t.resident = options.stage.offload.resident;
+  return t;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+const std::vector<Flag> kHost = {{"zero.stage", "3"}, {"offload.parameters", "host"}};
+const std::vector<Flag> kDisk = {{"zero.stage", "3"}, {"offload.parameters", "disk"}};
+
+TEST(InferenceRoom, WeightsAreThoseOfTheModel) {
+  const Recipe recipe = recipe_of({});
+  const EngineOptions options = engine_options(recipe);
+  const Told t = told({}, {});
+  EXPECT_NEAR(static_cast<double>(t.needs.weights),
+              2.0 * static_cast<double>(logical_parameters(options.model)), 26 * 8192.0 + 1);
+  EXPECT_EQ(t.misfit, "");  // nobody knows the limit
+  EXPECT_EQ(t.device_total, 0);
+}
+
+TEST(InferenceRoom, TheFlagThatIsNamedFits) {
+  const MemoryLimit limit{
+      .bytes = 400 * kMiB, .source = "device.memory = 400 MiB", .device_alone = true};
+  const Told plain = told({}, limit);
+  EXPECT_TRUE(contains(plain.misfit, "the model does not fit: a rank needs about")) << plain.misfit;
+  EXPECT_TRUE(contains(plain.misfit, "device.memory = 400 MiB")) << plain.misfit;
+  EXPECT_TRUE(contains(plain.misfit, "\n  weights  ")) << plain.misfit;
+  EXPECT_TRUE(contains(plain.misfit, "It fits with --offload.parameters=host")) << plain.misfit;
+  const Told streamed = told(kHost, limit);
+  EXPECT_EQ(streamed.misfit, "");
+  EXPECT_EQ(streamed.device_total, 400 * kMiB - streamed.needs.beside_weights());
+}
+
+TEST(InferenceRoom, AMachineThatIsTooSmallIsToldOfTheDisk) {
+  const MemoryLimit limit{.bytes = 700 * kMiB, .source = "cgroup limit 700 MiB"};
+  const Told plain = told({}, limit);
+  EXPECT_TRUE(contains(plain.misfit, "It fits with --offload.parameters=disk")) << plain.misfit;
+  // On the host they would still be in the same memory.
+  EXPECT_TRUE(contains(told(kHost, limit).misfit, "--offload.parameters=disk"));
+  const Told disk = told(kDisk, limit);
+  EXPECT_EQ(disk.misfit, "");
+  EXPECT_EQ(disk.device_total, 700 * kMiB - disk.needs.beside_weights());
+}
+
+TEST(InferenceRoom, NotEvenTwoSlots) {
+  const MemoryLimit limit{
+      .bytes = 100 * kMiB, .source = "device.memory = 100 MiB", .device_alone = true};
+  const std::string misfit = told(kHost, limit).misfit;
+  EXPECT_TRUE(contains(misfit, "Streamed from the host it needs --device.memory=")) << misfit;
+}
+
+TEST(InferenceRoom, BytesThatAreNamedAreTaken) {
+  std::vector<Flag> flags = kDisk;
+  flags.push_back({"offload.resident", "64MiB"});
+  const Told t = told(flags, {.bytes = 900 * kMiB, .source = "RAM"});
+  EXPECT_EQ(t.device_total, 0);
+  EXPECT_EQ(t.resident, 64 * kMiB);
+  // On the host of a machine of one memory, auto streams all.
+  const Told host = told(kHost, {.bytes = 4000 * kMiB, .source = "RAM"});
+  EXPECT_EQ(host.misfit, "");
+  EXPECT_EQ(host.device_total, 0);
+  EXPECT_EQ(host.resident, 0);
+}
+
+}  // namespace
+}  // namespace trireme
