@@ -162,7 +162,13 @@ void WeightStream::start_fill(Place& place, std::size_t part) {
     if (--meter->under_way == 0) meter->busy += now() - meter->begin;
   });
   totals_.bytes += p.own.size() * size_of(layout_.dtype);
-  from.start(part, to, place.tickets);
+  try {
+    from.start(part, to, place.tickets);
+  } catch (...) {
+    place.tickets.clear();  // waits
+    place.state = State::kEmpty;
+    throw;
+  }
 }
 
 // Throws what a request threw, once all have ended.

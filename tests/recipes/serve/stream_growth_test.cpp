@@ -6,6 +6,7 @@
 
 #include <thread>
 
+#include "recipes/serve/stream_bench.h"
 #include "tests/recipes/serve/stub_model.h"
 
 namespace trireme::test {
@@ -35,6 +36,21 @@ TEST(StreamGrowth, RaisesWhatNobodyHasChosen) {
   const ServeOptions same = grown_for(shape_of(4'000'000'000, true), 1 << 20, {}, plain);
   EXPECT_EQ(same.sequences, plain.sequences);
   EXPECT_EQ(same.grow_seconds, 0);
+}
+
+TEST(StreamGrowth, OverlapIsOneWhenTheShorterIsHidden) {
+  const auto overlap = [](double busy, double stalled, double passing) {
+    return overlap_of({.stalled = stalled, .busy = busy, .passing = passing});
+  };
+  EXPECT_DOUBLE_EQ(overlap(4, 0, 5), 1);    // computing takes longer
+  EXPECT_DOUBLE_EQ(overlap(10, 7, 10), 1);  // the stream does
+  EXPECT_DOUBLE_EQ(overlap(4, 4, 9), 0);    // they took turns
+  EXPECT_DOUBLE_EQ(overlap(4, 2, 6), 0.5);
+  EXPECT_DOUBLE_EQ(overlap(0, 0, 0), 0);
+  const StreamFigures figures{.fetch = 4};
+  EXPECT_DOUBLE_EQ(figures.overlap({.compute = 2, .both = 4}), 1);
+  EXPECT_DOUBLE_EQ(figures.overlap({.compute = 2, .both = 6}), 0);
+  EXPECT_DOUBLE_EQ(figures.overlap({.compute = 8, .both = 9}), 0.75);
 }
 
 // It would wait for days if it waited for a time, and begin with fewer if it did not wait.
