@@ -123,6 +123,7 @@ class Editor final : public TerminalInput {
         end_ = InputRead::Kind::kInterrupt;
         return false;
       case Interrupts::Woken::kContinued:
+        el_set(edit, EL_PREP_TERM, 0);  // libedit does not know that it was put back
         el_set(edit, EL_PREP_TERM, 1);
         write_out(kPasteOn);
         el_set(edit, EL_REFRESH);

@@ -175,6 +175,24 @@ TEST_F(Chat, SignalsLeaveTheTerminalAsItWas) {
   EXPECT_TRUE(talking.modes_are_as_before());
 }
 
+TEST_F(Chat, CtrlZLeavesTheTerminalAndComesBack) {
+  TerminalProgram chat(model(), environment());
+  ASSERT_TRUE(chat.until("> "));
+  chat.type("/tokens oars");
+  ASSERT_TRUE(chat.until("oars"));
+  chat.signal(SIGTSTP);
+  ASSERT_TRUE(chat.stopped());
+  EXPECT_TRUE(chat.modes_are_as_before());
+  chat.signal(SIGCONT);
+  ASSERT_TRUE(chat.until("oars")) << chat.shown();  // what was typed is shown again
+  EXPECT_FALSE(chat.modes_are_as_before());
+  chat.type("\r");
+  ASSERT_TRUE(chat.until(" token")) << chat.shown();
+  chat.type("/quit\r");
+  EXPECT_EQ(chat.end(), 0);
+  EXPECT_TRUE(chat.modes_are_as_before());
+}
+
 TEST_F(Chat, EditsInTheUsersEditor) {
   auto with_editor = environment();
   with_editor["EDITOR"] = "sed -i s/oars/ships/";

@@ -90,6 +90,12 @@ bool TerminalProgram::until(const std::string& text) {
   }
 }
 
+bool TerminalProgram::stopped() const {
+  siginfo_t info{};
+  const int what = WSTOPPED | WEXITED | WNOWAIT;
+  return ::waitid(P_PID, static_cast<id_t>(pid_), &info, what) == 0 && info.si_code == CLD_STOPPED;
+}
+
 int TerminalProgram::end() {
   const auto deadline = Clock::now() + kPatience;
   int status = 0;

@@ -24,6 +24,8 @@ class TerminalProgram {
   // or after 60 s.
   bool until(const std::string& text);
   const std::string& shown() const { return shown_; }
+  // Waits until a signal has stopped it; false if it ends instead.
+  bool stopped() const;
   // Its exit code, 128 + signal if one ended it; -1 if it does not end.
   int end();
   // Are the modes of the terminal those from before the program?

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "framework/base/error.h"
+#include "recipes/chat/answer_run.h"
 #include "recipes/chat/answer_settings.h"
 #include "recipes/chat/chat_commands.h"
 #include "recipes/chat/chat_history.h"
@@ -91,6 +92,16 @@ TEST(AnswerSettings, AreReadOrRefusedByName) {
   }
   EXPECT_EQ(set_answer(s, "temprature", "1"),
             "there is no setting \"temprature\"; nearest: temperature");
+}
+
+TEST(LastTokens, LeaveRoomBehind) {
+  using Ids = std::vector<std::int32_t>;
+  const Ids ids{0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+  EXPECT_EQ(last_tokens(ids, 8, 100), (Ids{6, 7, 8, 9}));  // half of the context
+  EXPECT_EQ(last_tokens(ids, 8, 2), (Ids{4, 5, 6, 7, 8, 9}));
+  EXPECT_EQ(last_tokens(ids, 8, 100, 1), (Ids{0, 7, 8, 9}));
+  EXPECT_EQ(last_tokens(ids, 12, 2), ids);
+  EXPECT_EQ(last_tokens(ids, 1, 5), (Ids{9}));
 }
 
 TEST(ChatLog, IsItsOwnInverse) {
