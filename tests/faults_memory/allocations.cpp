@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
@@ -16,9 +17,12 @@ namespace {
 std::atomic<bool> armed{false};
 MemoryFault plan;
 std::atomic<std::int64_t> requests{0}, failed{0};
+std::array<std::atomic<pthread_t>, 16> spared{};  // 0: nobody
 
 bool strikes(Scarce memory) noexcept {
   if (!armed.load(std::memory_order_acquire) || memory != plan.memory) return false;
+  for (const auto& one : spared)
+    if (one.load() == pthread_self()) return false;
   const std::int64_t number = requests.fetch_add(1) + 1;
   const bool due = number == plan.at || (plan.sticky && plan.at > 0 && number > plan.at);
   if (due) failed.fetch_add(1);
@@ -32,6 +36,15 @@ void begin_failing(const MemoryFault& fault) noexcept {
   requests = failed = 0;
   armed.store(true, std::memory_order_release);
 }
+
+Spared::Spared() noexcept : place_(0) {
+  for (;; place_ = (place_ + 1) % spared.size()) {
+    pthread_t nobody = 0;
+    if (spared[place_].compare_exchange_strong(nobody, pthread_self())) return;
+  }
+}
+
+Spared::~Spared() { spared[place_] = 0; }
 
 MemoryCount end_failing() noexcept {
   armed.store(false, std::memory_order_release);

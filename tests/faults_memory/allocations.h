@@ -2,9 +2,10 @@
 // new of its own, and its libraries are linked with --wrap=aligned_alloc, which all memory of
 // tensors comes from. libhdf5 and libc take theirs elsewhere and never fail here.
 //
-// Counted and failing only between begin() and end(), on every thread.
+// Counted and failing only between begin() and end(), on every thread that is not spared.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace trireme::test {
@@ -24,6 +25,19 @@ struct MemoryFault {
 struct MemoryCount {
   std::int64_t requests = 0;
   std::int64_t failed = 0;
+};
+
+// While it lives, its thread has all the memory it asks for: the part of a test that is no part of
+// what is tested. A few threads at a time.
+class Spared {
+ public:
+  Spared() noexcept;
+  ~Spared();
+  Spared(const Spared&) = delete;
+  Spared& operator=(const Spared&) = delete;
+
+ private:
+  std::size_t place_;
 };
 
 // Not to be nested.

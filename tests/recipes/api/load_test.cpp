@@ -116,5 +116,48 @@ TEST_F(LoadTest, SumsMatchAndMemoryIsFlat) {
       static_cast<long long>(sums.bad), static_cast<long long>(grown >> 10));
 }
 
+// R29: heads that never end, streams that nobody reads, more than the queue takes: good requests
+// are answered among them, and the counts add up.
+TEST_F(LoadTest, StalledClientsHarmNobodyElse) {
+  start({.http = {.unsent = 64 << 10, .connections = 260}, .engine = {.sequences = 8, .queue = 5}});
+  load();
+  std::vector<std::unique_ptr<Client>> heads, unread;
+  for (int i = 0; i < 200; ++i) {
+    heads.push_back(std::make_unique<Client>(port_));
+    heads.back()->send("POST /v1/completions HTTP/1.1\r\nHo");
+  }
+  close_gate();
+  const auto submitted = [&] {
+    return metric("trireme:answers_submitted_total{model_name=\"stub\"}");
+  };
+  for (int i = 0; i < 6; ++i) {  // the first runs, five wait
+    unread.push_back(std::make_unique<Client>(port_, 4096));
+    unread.back()->send(post("/v1/completions",
+                             R"({"prompt": "Lxyz", "stream": true, "n": 4, "max_tokens": 900,)"
+                             R"( "logprobs": 20, "temperature": 0})"));
+    eventually([&] { return submitted() == 4 * (i + 1) && passes_seen_ > 0; }, "it is taken");
+  }
+  for (int i = 0; i < 20; ++i) {
+    const Answer over = complete(R"({"prompt": "a>"})");
+    EXPECT_EQ(over.status, 429);
+    EXPECT_NE(over.head.find("Retry-After: "), std::string::npos);
+  }
+  open_gate();
+  const auto gone = [&] { return metric("trireme:http_gone_total{model_name=\"stub\"}"); };
+  eventually([&] { return gone() == 6; }, "streams that nobody reads are let go");
+  for (int i = 0; i < 8; ++i) {
+    const Answer good = complete(R"({"prompt": "a>", "temperature": 0})");
+    ASSERT_EQ(good.status, 200) << good.body;
+    EXPECT_EQ(json(good).at("choices", "").array("")[0].at("text", "").text(""), "hello");
+  }
+  clock_ = clock_ + 11;
+  for (const auto& head : heads) EXPECT_EQ(head->answer().value_or(Answer{}).status, 408);
+  EXPECT_EQ(metric("trireme:http_refused_total{model_name=\"stub\"}"), 200);
+  eventually([&] { return ended("abort") == 24; }, "their answers have ended");
+  EXPECT_EQ(ended("stop"), 8);
+  EXPECT_EQ(submitted(), 32);
+  EXPECT_EQ(metric("vllm:kv_cache_usage_perc{model_name=\"stub\"}"), 0);
+}
+
 }  // namespace
 }  // namespace trireme::test
