@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 
 #include "recipes/serve/serve_engine.h"
 #include "tests/parity/train_layout.h"
@@ -65,7 +66,8 @@ struct Serving {
 // Half of the requests join later, and one that nobody waits for leaves on the way.
 Serving served(const ModelOptions& m, const parity::Layout& layout, std::int64_t pages,
                std::int64_t budget, const Sampling& sampling = {.temperature = 0}) {
-  parity::Task task{.model = m, .compute = DType::kF32};
+  const bool streams = layout.offload.slots > 0;
+  parity::Task task{.model = m, .compute = DType::kF32, .forward_only = streams};
   task.backend = make_guarded_backend;
   Serving all{.answers = std::vector<Ids>(prompts().size())};
   const auto tokenizer = byte_tokenizer();
@@ -76,7 +78,7 @@ Serving served(const ModelOptions& m, const parity::Layout& layout, std::int64_t
     if (!rank.first()) return follow_passes(parts, pages);
     const auto runner = lead_passes(parts, pages, 64);
     EXPECT_EQ(runner->replicas(), layout.mesh.data);
-    EXPECT_EQ(runner->stages(), layout.mesh.pipeline);
+    EXPECT_EQ(runner->stages(), streams ? 1 : layout.mesh.pipeline);
     rank.mesh.world().reset_traffic();
     ServeEngine engine(*runner, *tokenizer, {.budget = budget, .sequences = 4});
     const auto ask = [&](std::size_t i) {
@@ -96,6 +98,7 @@ Serving served(const ModelOptions& m, const parity::Layout& layout, std::int64_t
     engine.cancel(leaves);
     while (engine.step()) {
     }
+    EXPECT_EQ(engine.stats().streamed.bytes > 0, streams);
     all.preemptions = engine.stats().preemptions;
     all.passes = engine.stats().passes;
     EXPECT_EQ(engine.stats().free_pages, pages * layout.mesh.data);
@@ -128,6 +131,21 @@ TEST(ModelRunner, TheSameGreedyTokensUnderEveryLayout) {
           << text_of(layout) << ", " << pages << " pages";
 }
 
+// Weights that pass through slots; keys and values on the host beside them.
+TEST(ModelRunner, TheSameGreedyTokensOfStreamedWeights) {
+  double margin = 0;
+  const std::vector<Ids> right = expected(model(), margin);
+  using parity::Layout;
+  for (const MeshShape& mesh : {MeshShape{}, MeshShape{.tensor = 2}, MeshShape{.pipeline = 2},
+                                MeshShape{.data = 2}, MeshShape{.data = 2, .pipeline = 2}})
+    for (const Tier tier : {Tier::kHost, Tier::kDisk}) {
+      const Layout layout{.mesh = mesh,
+                          .zero_stage = 3,
+                          .offload = {.parameters = tier, .kv_cache = Tier::kHost, .slots = 2}};
+      EXPECT_EQ(served(model(), layout, 40, 24).answers, right) << text_of(layout);
+    }
+}
+
 // 9 query heads share 3 key/value heads, as SmolLM2-135M's do.
 TEST(ModelRunner, ThreeTensorRanksOfNineHeads) {
   ModelOptions m = parity::tiny_llama(3);
@@ -158,6 +176,47 @@ TEST(ModelRunner, TheSameDrawsUnderEveryLayout) {
           parity::Layout{.mesh = {.data = 2}}})
       EXPECT_EQ(served(model(), layout, 40, 24, s).answers, right) << text_of(layout);
   }
+}
+
+// What the trainer's own forward pass says after its steps, and what is served of these weights.
+TEST(ModelRunner, ATrainedModelIsServedWithTheTrainersLogits) {
+  parity::Task task{.model = model(), .compute = DType::kF32};
+  const Ids text = prompts()[4];
+  std::vector<double> trained;
+  parity::LogicalTensors weights;
+  parity::run_layout(task, {}, [&](parity::Rank& rank) {
+    for (std::int64_t step = 0; step < 3; ++step) rank.engine.train(step, parity::samples_of(task));
+    trained = rank.engine.next_logits(text);
+    weights.add_weights(rank);
+  });
+  const std::vector<double> fresh = [&] {
+    std::vector<double> logits;
+    parity::run_layout(task, {}, [&](auto& rank) { logits = rank.engine.next_logits(text); });
+    return logits;
+  }();
+  const double largest =
+      std::abs(*std::max_element(trained.begin(), trained.end(),
+                                 [](double a, double b) { return std::abs(a) < std::abs(b); }));
+  ASSERT_GT(std::abs(trained[0] - fresh[0]), 1e-3) << "training changed nothing";
+  task.forward_only = true;
+  for (const parity::Layout& layout :
+       {parity::Layout{}, parity::Layout{.mesh = {.pipeline = 2, .tensor = 2}},
+        parity::Layout{.mesh = {.data = 2}, .zero_stage = 3}})
+    parity::run_layout(task, layout, [&](parity::Rank& rank) {
+      rank.engine.optimizer().load_values(parity::source_of(weights.tensors()));
+      const RankParts parts{rank.engine, rank.mesh, rank.backend};
+      if (!rank.first()) return follow_passes(parts, 8);
+      const auto runner = lead_passes(parts, 8, 64);
+      const std::vector<std::int32_t> pages{5, 2, 7};
+      const auto rows = std::ssize(text);
+      std::vector<InferenceRows> passes(static_cast<std::size_t>(runner->replicas()));
+      passes.back() = {.ids = text, .sequences = {{0, rows, 0, pages}}, .logit_rows = {rows - 1}};
+      runner->start(passes);
+      const Logits& served = runner->finish().back().logits;
+      ASSERT_EQ(served.size(), trained.size());
+      for (std::size_t i = 0; i < served.size(); ++i)
+        EXPECT_NEAR(served[i], trained[i], 1e-5 * largest) << text_of(layout);
+    });
 }
 
 std::int64_t gathered(const Serving& s) {
