@@ -64,7 +64,7 @@ TEST_F(ServeProgram, SaysWhatGenerateSaysUnderEveryLayout) {
   ASSERT_EQ(said.code, 0) << said.err;
   const std::string expected = nlohmann::json::parse(said.out)["text"];
   for (const Words& layout :
-       {Words{}, Words{"--parallel.tensor=2"},
+       {Words{}, Words{"--parallel.tensor=2"}, Words{"--parallel.data=2"},
         Words{"--parallel.data=2", "--parallel.pipeline=2", "--zero.stage=3"}}) {
     const int port = free_port();
     Words words = command({"serve", run_->folder(), "--port", std::to_string(port)});
@@ -100,7 +100,10 @@ TEST_F(ServeProgram, RefusesWhatItShould) {
       {{"--kv-cache=much"}, "--kv-cache = much"},
       {{"--max-num-seqs=0"}, "--max-num-seqs = 0"},
       {{"--max-model-len=100000"}, "--max-model-len = 100000"},
-      {{"--parallel.data=2"}, "parallel.data = 2"},
+      {{"--parallel.tensor=3"}, "use 1, 2 or 4"},
+      {{"--parallel.pipeline=2", "--pipeline.schedule=interleaved", "--pipeline.chunks=2",
+        "--batch.global=8", "--batch.micro=1"},
+       "pipeline.chunks = 2"},
       {{"--port=0", "--prompt=x"}, "prompt"}};
   for (const auto& [flags, sentence] : cases) {
     Words words = command({"serve", run_->folder(), "--port=0"});

@@ -78,6 +78,8 @@ bool StartedProgram::wait_until(const std::function<bool()>& condition) {
   return true;
 }
 
+std::string StartedProgram::err_so_far() const { return text_of_file(folder_ / "err"); }
+
 ProgramEnd StartedProgram::end() {
   const bool in_time = wait_until([&] { return ended(); });
   if (!in_time) kill(pid_, SIGKILL);
@@ -115,11 +117,15 @@ std::vector<std::string> TinyRun::train(const std::vector<std::string>& flags) c
 
 std::vector<std::string> TinyRun::train_mpi(int ranks,
                                             const std::vector<std::string>& flags) const {
-  std::vector<std::string> argv = {
+  return under_mpirun(ranks, train(flags));
+}
+
+std::vector<std::string> under_mpirun(int ranks, const std::vector<std::string>& argv) {
+  std::vector<std::string> words = {
       "mpirun", "--allow-run-as-root",       "--bind-to", "none", "--oversubscribe",
       "--mca",  "odls_base_sigkill_timeout", "1",         "-n",   std::to_string(ranks)};
-  for (const std::string& word : train(flags)) argv.push_back(word);
-  return argv;
+  words.insert(words.end(), argv.begin(), argv.end());
+  return words;
 }
 
 std::string program() { return TRIREME_PROGRAM; }

@@ -37,6 +37,7 @@ class StartedProgram {
   // Until the condition holds; false if the program ended or the timeout came first.
   bool wait_until(const std::function<bool()>& condition);
   ProgramEnd end();
+  std::string err_so_far() const;
 
  private:
   bool ended();  // reaps it
@@ -69,6 +70,7 @@ class TinyRun {
 };
 
 std::string program();                              // its path
+std::vector<std::string> under_mpirun(int ranks, const std::vector<std::string>& argv);
 std::string text_of_file(const std::string& path);  // empty if missing
 void write_file(const std::string& path, const std::string& bytes);
 std::vector<std::string> lines_of(const std::string& text);
