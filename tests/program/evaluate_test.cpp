@@ -95,6 +95,39 @@ TEST_F(Evaluate, TheSameLossUnderEveryLayout) {
   EXPECT_EQ(packed["words"], one["words"]);
 }
 
+// Inputs of second matrices are cut by tensor ranks: 8 bits have a scale for all of them.
+TEST_F(Evaluate, WeightsOfEightAndFourBits) {
+  const std::string text = some_text(203);
+  const double full = of_text(text)["loss"];
+  for (const auto& [format, near] : {std::pair{"int8", 0.02}, {"int4", 0.5}}) {
+    const std::string key = std::string("--inference.weights=") + format;
+    const double loss = of_text(text, {key})["loss"];
+    EXPECT_NE(loss, full);
+    EXPECT_NEAR(loss, full, near * full) << format;
+    for (const Words& layout :
+         {Words{"--parallel.pipeline=2"}, Words{"--parallel.data=2", "--zero.stage=3"},
+          Words{"--offload.parameters=host"}})
+      EXPECT_NEAR(of_text(text, Words{key} + layout)["loss"].get<double>(), loss, 1e-9);
+    const ProgramEnd end = run_to_end(
+        Words{program(), "evaluate", run_->folder(), key, "--data.text=" + *run_ / "piece.txt"});
+    EXPECT_NE(end.err.find(std::string("weights ") + format), std::string::npos) << end.err;
+    const ProgramEnd trained = run_to_end(run_->train({key, "--train.restart=true"}));
+    EXPECT_EQ(trained.code, 2);
+    EXPECT_NE(trained.err.find("quantized weights cannot be trained"), std::string::npos)
+        << trained.err;
+    const ProgramEnd told = run_to_end({program(), "memory", run_->folder(), key});
+    EXPECT_EQ(told.code, 2);
+    EXPECT_NE(told.err.find("inference.weights"), std::string::npos) << told.err;
+  }
+  EXPECT_NEAR(
+      of_text(text, {"--inference.weights=int8", "--parallel.tensor=2"})["loss"].get<double>(),
+      of_text(text, {"--inference.weights=int8"})["loss"].get<double>(), 1e-5);
+  const std::string piece = "--data.text=" + *run_ / "piece.txt";
+  expect_refused({run_->folder(), piece, "--inference.weights=int4", "--parallel.tensor=2"}, 1,
+                 "int4 has one scale for 64 inputs");
+  expect_refused({run_->folder(), piece, "--inference.weights=int3"}, 2, "full, int8");
+}
+
 TEST_F(Evaluate, SlidingWindowsScoreEachTokenOnceWithWhatStandsBeforeIt) {
   const std::string text = some_text(20);
   double sliding = nats(text.substr(0, 17)), disjoint = sliding;
