@@ -10,9 +10,10 @@
 // steps that peers need from it are done.
 //
 // Memory: peers read operands by address, only inside a step; those of quick_all_reduce as copies
-// that the round owns, so that no rank waits until others have read. A rank that gives up an
-// operation (error, unwinding) withdraws its round: no step begins after that, and it returns when
-// the running ones have ended. So nobody reads memory after the Pending of its owner is gone.
+// that the round owns, so that no rank waits until others have read: at most kQuickBytes each, of
+// host memory that no ledger counts. A rank that gives up an operation (error, unwinding) withdraws
+// its round: no step begins after that, and it returns when the running ones have ended. So nobody
+// reads memory after the Pending of its owner is gone.
 #pragma once
 
 #include <array>
