@@ -13,10 +13,11 @@ namespace trireme {
 
 struct OffloadTiers {
   Tier optimizer = Tier::kDevice, gradients = Tier::kDevice, parameters = Tier::kDevice,
-       activations = Tier::kDevice, kv_cache = Tier::kDevice;
+       activations = Tier::kDevice;
   std::int64_t tile = std::int64_t{1} << 17;  // elements moved or updated at a time
   int buffers = 6;                            // of a disk store, at least 3
-  // Of a model that is only run, whose parameters are streamed.
+  // Of a model that is only run: its keys and values, and its parameters, which are streamed.
+  Tier kv_cache = Tier::kDevice;
   int slots = 0;  // 0: 2 from the host, 3 from disk
   // Device bytes of the units that stay; or of these and the slots together, if that is not 0.
   std::int64_t resident = 0, device_total = 0;
