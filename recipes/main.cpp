@@ -37,7 +37,7 @@ void on_save_request(int) { save_requests.fetch_add(1); }
 // hang. Only calls that a handler may make.
 void on_signal_spoken(int number) {
   constexpr std::string_view kEnding =
-      "\ntrireme: ending after this step; once more ends at once\n";
+      "\ntrireme: ending after what is under way; once more ends at once\n";
   on_signal(number);
   const int before = errno;
   [[maybe_unused]] const auto written = write(STDERR_FILENO, kEnding.data(), kEnding.size());

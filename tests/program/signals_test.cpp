@@ -18,7 +18,8 @@ void expect_ends_after_a_step(int signal) {
   program.signal(signal);
   const ProgramEnd end = program.end();
   EXPECT_EQ(end.code, 0) << end.err;
-  EXPECT_NE(end.err.find("ending after this step; once more ends at once"), std::string::npos)
+  EXPECT_NE(end.err.find("ending after what is under way; once more ends at once"),
+            std::string::npos)
       << end.err;
   const std::size_t steps = column(run.folder(), "loss").size();
   EXPECT_NE(end.out.find("Stopped by a signal after step " + std::to_string(steps) + "."),
