@@ -363,10 +363,14 @@ void ApiServer::generate(Reading& r) {
   if (!exchange->streams) return;
   try {
     reply->begin({.type = "text/event-stream; charset=utf-8"});
-    reply->write(exchange->answer.first_pieces());
   } catch (...) {
     cancel(*exchange);
     throw;
+  }
+  try {
+    reply->write(exchange->answer.first_pieces());
+  } catch (const std::exception&) {
+    end_with(*exchange, 503, "out of memory", "no_memory");
   }
 }
 

@@ -264,9 +264,9 @@ void HttpConnection::send(std::uint64_t number, const HttpResponse& response) {
 void HttpConnection::begin(std::uint64_t number, const HttpResponse& head) {
   if (!answers(number) || streaming_) return;
   if (version_1_0_) keeps_ = false;  // the end of the connection is that of the stream
+  put(head_of(head, true));
   streaming_ = true;
   spoken_ = shared_.now();
-  put(head_of(head, true));
 }
 
 void HttpConnection::write(std::uint64_t number, std::string_view piece) {

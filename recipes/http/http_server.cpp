@@ -36,7 +36,8 @@ struct HttpServer::State {
   std::set<std::shared_ptr<HttpConnection>> connections;
   std::function<void()> on_tick;
   bool accepting = false;
-  double finished = 0;  // when finish() was called
+  std::uint64_t waits = 0;  // for a client, so far
+  double finished = 0;      // when finish() was called
 
   void bind();
   void accept();
@@ -76,7 +77,8 @@ void HttpServer::State::accept() {
 }
 
 void HttpServer::State::wait_for_client() {
-  acceptor.async_accept([this](const error_code& error, tcp::socket socket) {
+  acceptor.async_accept([this, mine = ++waits](const error_code& error, tcp::socket socket) {
+    if (mine != waits) return;  // given up, after a failure
     accepting = false;
     if (shared.finishing) return;
     if (error) return;  // no file descriptor left: the next tick tries again
@@ -152,6 +154,11 @@ void HttpServer::run() {
       state_->io.run();
       return;
     } catch (const std::bad_alloc&) {  // of a tick, or of what was posted: the rest goes on
+      // Or of Asio between a client's coming and the handler, which is then lost.
+      error_code ignored;
+      state_->acceptor.cancel(ignored);
+      ++state_->waits;
+      state_->accepting = false;
     }
 }
 
