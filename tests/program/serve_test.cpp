@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "tests/program/harness/program_run.h"
 #include "tests/recipes/http/client.h"
@@ -88,6 +91,35 @@ TEST_F(ServeProgram, SaysWhatGenerateSaysUnderEveryLayout) {
     EXPECT_NE(end.err.find("ready in"), std::string::npos) << end.err;
     EXPECT_NE(end.err.find("a page to chat at http://127.0.0.1:"), std::string::npos) << end.err;
   }
+}
+
+// 64 clients at a time: nobody is refused, everybody hears the same.
+TEST_F(ServeProgram, ManyClientsAreAllAnswered) {
+  const int port = free_port();
+  StartedProgram server(command({"serve", run_->folder(), "--port", std::to_string(port)}));
+  ASSERT_TRUE(server.wait_until([&] {
+    return listens(port) && ask(port, test::get("/health")).status == 200;
+  })) << server.end().err;
+  std::mutex lock;
+  std::map<std::string, int> heard;
+  std::vector<std::thread> clients;
+  for (int c = 0; c < 64; ++c)
+    clients.emplace_back([&] {
+      for (int i = 0; i < 2; ++i) {
+        const test::Answer answer =
+            ask(port, test::post("/v1/completions",
+                                 R"({"prompt": "ab", "max_tokens": 4, "temperature": 0})"));
+        const std::scoped_lock guard(lock);
+        ++heard[answer.status == 200
+                    ? nlohmann::json::parse(answer.body)["choices"][0]["text"].dump()
+                    : std::to_string(answer.status)];
+      }
+    });
+  for (std::thread& one : clients) one.join();
+  ASSERT_EQ(heard.size(), 1u) << heard.begin()->first << ", " << heard.rbegin()->first;
+  EXPECT_EQ(heard.begin()->second, 128);
+  server.signal(SIGTERM);
+  EXPECT_EQ(server.end().code, 0);
 }
 
 TEST_F(ServeProgram, RefusesWhatItShould) {
