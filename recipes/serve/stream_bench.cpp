@@ -61,7 +61,10 @@ double shared(const RankParts& rank, double value) {
 }
 
 // Where the line through the two passes around it, or the last two, reaches `seconds`.
-double rows_for(const std::vector<StreamPass>& passes, double seconds) {
+// More rows never take less: what does was disturbed, not the other.
+double rows_for(std::vector<StreamPass> passes, double seconds) {
+  for (std::size_t i = passes.size(); i-- > 1;)
+    passes[i - 1].compute = std::min(passes[i - 1].compute, passes[i].compute);
   if (passes.front().compute >= seconds) return static_cast<double>(passes.front().rows);
   for (std::size_t i = 1; i < passes.size(); ++i) {
     const StreamPass &a = passes[i - 1], &b = passes[i];
@@ -101,7 +104,10 @@ StreamFigures bench_stream(const RankParts& rank, std::int64_t most) {
   for (int i = 0; i < kRounds; ++i) once += run.fetch() / kRounds;
   f.bytes = (run.stream().totals().bytes - before) / kRounds;
   f.hides = shared(rank, std::ceil(rows_for(f.passes, once)));
-  if (f.hides <= static_cast<double>(most) && f.hides > 0) {
+  const bool tried = std::any_of(f.passes.begin(), f.passes.end(), [&](const StreamPass& pass) {
+    return static_cast<double>(pass.rows) == f.hides;
+  });
+  if (!tried && f.hides <= static_cast<double>(most)) {
     const auto rows = static_cast<std::int64_t>(f.hides);
     run.stream().set_fetching(false);
     f.passes.push_back({.rows = rows, .compute = std::min(run.compute(rows), run.compute(rows))});
