@@ -22,11 +22,17 @@ std::int64_t rows_of(std::int64_t columns) {
 
 void expect_quantizable(const ParameterSpec& spec, const std::vector<double>& values,
                         std::int64_t first_row, std::int64_t columns) {
-  for (std::size_t i = 0; i < values.size(); ++i)
-    check(quantizable(values[i]), "weight ", spec.name, ": row ",
-          first_row + static_cast<std::int64_t>(i) / columns, " has ", values[i],
-          ", which 8 or 4 bits cannot stand for; hold weights in full "
-          "(inference.weights = full)");
+  double least = 0, most = 0;
+  bool numbers = true;
+  for (const double x : values) {
+    least = x < least ? x : least;
+    most = x > most ? x : most;
+    numbers &= x == x;
+  }
+  if (numbers && quantizable(least) && quantizable(most)) return;
+  const auto bad = std::find_if_not(values.begin(), values.end(), quantizable);
+  fail("weight ", spec.name, ": row ", first_row + (bad - values.begin()) / columns, " has ", *bad,
+       ", which 8 or 4 bits cannot stand for; hold weights in full (inference.weights = full)");
 }
 
 }  // namespace

@@ -46,10 +46,21 @@ std::int64_t int8_at(std::int64_t row, std::int64_t k) {
 }
 std::int64_t int4_at(std::int64_t row, std::int64_t k) { return int8_at(row, k % 32); }
 
-int code(double x, double scale, int least, int most) {
-  if (scale == 0) return 0;
-  return static_cast<int>(
-      std::clamp(std::nearbyint(x / scale), static_cast<double>(least), static_cast<double>(most)));
+// The codes of up to a group of inputs, from 0 on: `zero` stands for `low`, `most` is the last.
+struct Codes {
+  std::uint8_t at[kQuantGroup];
+};
+Codes codes_of(std::span<const float> x, double low, double scale, int zero, int most) {
+  Codes codes;
+  std::memset(codes.at, zero, sizeof codes.at);
+  if (scale == 0) return codes;
+  const double last = most;
+  for (std::size_t k = 0; k < x.size(); ++k) {
+    const double code = std::nearbyint((static_cast<double>(x[k]) - low) / scale) + zero;
+    const double kept = code < 0 ? 0 : code > last ? last : code;
+    codes.at[k] = static_cast<std::uint8_t>(static_cast<int>(kept));
+  }
+  return codes;
 }
 
 // A row, of which `own` are the blob's.
@@ -60,23 +71,33 @@ void put_int8(const QuantizedShape& shape, std::span<const float> whole, std::sp
   float scale = largest / 127;
   while (127.0 * static_cast<double>(scale) < static_cast<double>(largest))
     scale = std::nextafter(scale, std::numeric_limits<float>::infinity());
-  for (std::int64_t k = 0; k < std::ssize(own); ++k)
-    block[k / kQuantGroup * kInt8Group + int8_at(row, k % kQuantGroup)] =
-        static_cast<std::uint8_t>(128 + code(own[static_cast<std::size_t>(k)], scale, -127, 127));
   store(block + shape.groups() * kInt8Group + row * 4, scale);
+  for (std::int64_t g = 0; g < shape.groups(); ++g, block += kInt8Group) {
+    const std::int64_t first = g * kQuantGroup;
+    const Codes codes = codes_of(
+        own.subspan(static_cast<std::size_t>(first),
+                    static_cast<std::size_t>(std::min(kQuantGroup, shape.columns - first))),
+        0, scale, 128, 255);
+    for (std::int64_t k = 0; k < kQuantGroup; k += kQuad)
+      std::memcpy(block + int8_at(row, k), codes.at + k, kQuad);
+  }
 }
 
 // One group of a row.
 void put_int4(std::span<const float> group, std::int64_t row, std::uint8_t* to) {
-  const auto [least, most] = std::minmax_element(group.begin(), group.end());
-  const BFloat16 minimum = bf16_below(*least);
-  const double low = static_cast<float>(minimum);
-  const BFloat16 scale = bf16_above((static_cast<double>(*most) - low) / 15);
-  for (std::int64_t k = 0; k < std::ssize(group); ++k) {
-    const int q = code(static_cast<double>(group[static_cast<std::size_t>(k)]) - low,
-                       static_cast<float>(scale), 0, 15);
-    to[int4_at(row, k)] |= static_cast<std::uint8_t>(k < 32 ? q : q << 4);
+  float least = group[0], most = group[0];
+  for (const float w : group) {
+    least = w < least ? w : least;
+    most = w > most ? w : most;
   }
+  const BFloat16 minimum = bf16_below(least);
+  const double low = static_cast<float>(minimum);
+  const BFloat16 scale = bf16_above((static_cast<double>(most) - low) / 15);
+  Codes codes = codes_of(group, low, static_cast<float>(scale), 0, 15);
+  for (std::int64_t k = 0; k < 32; ++k)
+    codes.at[k] = static_cast<std::uint8_t>(codes.at[k] | codes.at[k + 32] << 4);
+  for (std::int64_t k = 0; k < 32; k += kQuad)
+    std::memcpy(to + int4_at(row, k), codes.at + k, kQuad);
   store(to + kInt4Codes + row * 2, scale.bits);
   store(to + kInt4Codes + kQuantRows * 2 + row * 2, minimum.bits);
 }
@@ -167,6 +188,6 @@ float quantized_scale(const QuantizedShape& shape, const std::uint8_t* blob, std
   return bf16_at(block + column / kQuantGroup * kInt4Group + kInt4Codes + lane * 2);
 }
 
-bool quantizable(double x) { return std::abs(x) < std::ldexp(1.0, 126); }  // false for NaN
+bool quantizable(double x) { return std::abs(x) < 0x1p126; }  // false for NaN
 
 }  // namespace trireme

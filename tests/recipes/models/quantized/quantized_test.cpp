@@ -294,7 +294,9 @@ TEST(QuantizedModel, GreedyTokensAreTheSameUnderEveryLayout) {
           const Greedy got = write(rank, true, 7, &right);
           if (rank.mesh.coord().pipeline + 1 < rank.mesh.shape().pipeline) return;
           EXPECT_EQ(got.astray, 0);
-          if (layout.mesh.tensor == 1) EXPECT_EQ(got.logits, right.logits);
+          if (layout.mesh.tensor == 1) {
+            EXPECT_EQ(got.logits, right.logits);
+          }
         });
       }
     }
@@ -330,8 +332,9 @@ TEST(QuantizedModel, OnTheCpu) {
     for (const DType compute : {DType::kF32, DType::kBF16}) {
       task.compute = compute;
       const Greedy right = alone(task);
-      if (format == WeightFormat::kInt8 && compute == DType::kF32)
+      if (format == WeightFormat::kInt8 && compute == DType::kF32) {
         EXPECT_EQ(right.ids, reference.ids);
+      }
       EXPECT_EQ(alone(task, true, 20).logits, right.logits) << name_of(compute);
       EXPECT_EQ(alone(task, false, 5).logits, right.logits) << name_of(compute);
     }
