@@ -2,9 +2,9 @@
 // and where keys and values of earlier positions lie.
 //
 // A KvCache is one rank's pages of all attention layers of its stage, in the compute dtype, counted
-// as kv_cache, on the device or on the host. Page p of one layer belongs to the same positions of the same sequence as page p of
-// every other, so one block table serves all layers. Who owns which page is not decided here:
-// recipes/serve/page_pool.h does.
+// as kv_cache, on device or host. Page p of a layer belongs to the same positions of a sequence as
+// page p of all others, so one block table serves all layers. Who owns which page is decided in
+// recipes/serve/page_pool.h.
 //
 // One rank's thread.
 #pragma once

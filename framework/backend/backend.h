@@ -62,8 +62,8 @@ class Backend {
   Lease<TrainKernels> train_kernels() { return {*this, do_train_kernels()}; }
   Lease<InferKernels> infer_kernels() { return {*this, do_infer_kernels()}; }
 
-  // Where the machine's threads, and files being read, may write to a tensor at any time: on backends
-  // whose device memory is the machine's. Null: such bytes have to be uploaded.
+  // Where threads of the machine, and files being read, may write to a tensor at any time: on
+  // backends whose memory is the machine's. Null: such bytes have to be uploaded.
   virtual std::byte* host_address(const Tensor&) const { return nullptr; }
 
   // Opens and closes access to device memory; calls nest. Used by leases and by communicators.

@@ -69,7 +69,7 @@ class TinyRun {
   TemporaryFolder folder_;
 };
 
-std::string program();                              // its path
+std::string program();  // its path
 std::vector<std::string> under_mpirun(int ranks, const std::vector<std::string>& argv);
 std::string text_of_file(const std::string& path);  // empty if missing
 void write_file(const std::string& path, const std::string& bytes);

@@ -6,8 +6,8 @@
 #include <sstream>
 
 #include "framework/base/error.h"
-#include "recipes/report/printable.h"
 #include "recipes/chat/chat_session.h"
+#include "recipes/report/printable.h"
 #include "tests/recipes/api/api_fixture.h"
 #include "tests/support/faulty_files.h"
 

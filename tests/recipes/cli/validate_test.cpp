@@ -216,14 +216,13 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Offload, MemoryKeys,
     ::testing::Values(
-        MemoryCase{[](Recipe& r) {
-                     r.offload = {"host", "disk", "host", "disk", "host", "", 0, "auto"};
-                   },
-                   {"offload.optimizer = host needs zero.stage = 1, 2 or 3; with 0 use none",
-                    "offload.gradients = disk needs zero.stage = 1, 2 or 3; with 0 use none",
-                    "offload.parameters = host needs zero.stage = 3; with 0 use none",
-                    "offload.activations = disk needs recompute.mode = full, whose kept inputs are "
-                    "what moves; with none use none"}},
+        MemoryCase{
+            [](Recipe& r) { r.offload = {"host", "disk", "host", "disk", "host", "", 0, "auto"}; },
+            {"offload.optimizer = host needs zero.stage = 1, 2 or 3; with 0 use none",
+             "offload.gradients = disk needs zero.stage = 1, 2 or 3; with 0 use none",
+             "offload.parameters = host needs zero.stage = 3; with 0 use none",
+             "offload.activations = disk needs recompute.mode = full, whose kept inputs are "
+             "what moves; with none use none"}},
         MemoryCase{[](Recipe& r) { r.offload.slots = 2, r.offload.resident = "1GiB"; },
                    {"offload.slots and offload.resident are of parameters that are streamed; with "
                     "offload.parameters = none use auto"}},
