@@ -47,14 +47,9 @@ class StubModel final : public ModelRunner {
   void start(std::span<const InferenceRows> passes) override {
     check(std::ssize(passes) == replicas() && std::ssize(said_) < stages_, "stub: ", passes.size(),
           " passes for ", replicas(), " replicas, ", said_.size(), " in flight");
-    rows_of_passes.push_back(0);
-    rows_of_replicas.emplace_back();
+    if (keeps_rows) keep_rows(passes);
     said_.emplace_back();
-    for (std::size_t r = 0; r < passes.size(); ++r) {
-      rows_of_passes.back() += std::ssize(passes[r].ids);
-      rows_of_replicas.back().push_back(std::ssize(passes[r].ids));
-      said_.back().push_back(answer(r, passes[r]));
-    }
+    for (std::size_t r = 0; r < passes.size(); ++r) said_.back().push_back(answer(r, passes[r]));
   }
   std::span<PassAnswer> finish() override {
     check(!said_.empty(), "stub: nothing is in flight");
@@ -63,10 +58,19 @@ class StubModel final : public ModelRunner {
     return all_;
   }
 
+  bool keeps_rows = true;  // of all passes, below
   std::vector<std::int64_t> rows_of_passes;
   std::vector<std::vector<std::int64_t>> rows_of_replicas;
 
  private:
+  void keep_rows(std::span<const InferenceRows> passes) {
+    rows_of_passes.push_back(0);
+    rows_of_replicas.emplace_back();
+    for (const InferenceRows& pass : passes) {
+      rows_of_passes.back() += std::ssize(pass.ids);
+      rows_of_replicas.back().push_back(std::ssize(pass.ids));
+    }
+  }
   PassAnswer answer(std::size_t replica, const InferenceRows& m) {
     PassAnswer said;
     for (const PagedSequence& s : m.sequences) {
