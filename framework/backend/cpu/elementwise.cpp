@@ -91,6 +91,14 @@ void CpuKernels::fill(const Tensor& x, double value) {
     std::fill_n(x.as<double>(), x.elements(), value);
     return;
   }
+  if (x.dtype() == DType::kI32) {
+    std::fill_n(x.as<std::int32_t>(), x.elements(), static_cast<std::int32_t>(value));
+    return;
+  }
+  if (x.dtype() == DType::kU8) {
+    std::fill_n(x.as<std::uint8_t>(), x.elements(), static_cast<std::uint8_t>(value));
+    return;
+  }
   const vec::F32 v = vec::set1(static_cast<float>(value));
   const vec::Writer to(x);
   parallel_ranges(threads_, x.elements(), kGrain, [=](std::int64_t begin, std::int64_t end) {

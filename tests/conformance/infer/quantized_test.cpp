@@ -319,6 +319,22 @@ TEST_P(QuantizedKernels, ARowThatIsNotFiniteStaysSo) {
       }
 }
 
+// What stands before and behind keeps its bytes.
+TEST_P(QuantizedKernels, BytesAndIdsAreFilledAsSuch) {
+  const auto b = backend();
+  if (!b) GTEST_SKIP() << "no cpu backend in this build";
+  std::vector<std::uint8_t> bytes(300, 9);
+  const Tensor all = b->allocate({300}, DType::kU8, MemoryKind::kParameters);
+  b->upload(bytes.data(), all);
+  b->kernels()->fill(all.elements_at(64, {100}), 3.0);
+  b->kernels()->fill(all.reinterpreted(192, {5}, DType::kI32), 7.0);
+  b->download(all, bytes.data());
+  for (std::size_t i = 0; i < 300; ++i) {
+    const bool ids = i >= 192 && i < 212;
+    EXPECT_EQ(bytes[i], i >= 64 && i < 164 ? 3 : ids ? (i % 4 == 0 ? 7 : 0) : 9) << i;
+  }
+}
+
 TEST_P(QuantizedKernels, WhatDoesNotFitIsRefused) {
   const auto b = backend();
   if (!b) GTEST_SKIP() << "no cpu backend in this build";

@@ -337,6 +337,11 @@ TEST(QuantizedModel, OnTheCpu) {
       }
       EXPECT_EQ(alone(task, true, 20).logits, right.logits) << name_of(compute);
       EXPECT_EQ(alone(task, false, 5).logits, right.logits) << name_of(compute);
+      for (const std::int64_t resident : {0, 40000, 10000000})
+        run(task,
+            {.zero_stage = 3,
+             .offload = {.parameters = Tier::kDisk, .slots = 2, .resident = resident}},
+            [&](Rank& rank) { EXPECT_EQ(write(rank, true, 64).logits, right.logits); });
     }
   }
 }
