@@ -50,7 +50,8 @@ TEST_F(ApiTest, LogprobsOfWhatIsMaskedAreNumbers) {
     ASSERT_EQ(answer.status, 200) << answer.body;
     for (const char* word : {"nan", "inf", "NaN", "Infinity"})
       EXPECT_EQ(answer.body.find(word), std::string::npos) << answer.body;
-    const Json& logprobs = choice(json(answer)).at("logprobs", "");
+    const Json whole = json(answer);
+    const Json& logprobs = choice(whole).at("logprobs", "");
     for (const Json& value : logprobs.at("token_logprobs", "").array(""))
       EXPECT_GE(value.number(""), -9999);
   }
