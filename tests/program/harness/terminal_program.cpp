@@ -117,4 +117,9 @@ bool TerminalProgram::modes_are_as_before() const {
          std::memcmp(now.c_cc, before_.c_cc, sizeof now.c_cc) == 0;
 }
 
+bool TerminalProgram::takes_the_terminal() const {
+  for (int i = 0; i < 6000 && modes_are_as_before(); ++i) ::usleep(10'000);
+  return !modes_are_as_before();
+}
+
 }  // namespace trireme::testing

@@ -30,6 +30,8 @@ class TerminalProgram {
   int end();
   // Are the modes of the terminal those from before the program?
   bool modes_are_as_before() const;
+  // Waits until they are not: what is typed sooner is echoed by the terminal. False after 60 s.
+  bool takes_the_terminal() const;
 
  private:
   bool more();
