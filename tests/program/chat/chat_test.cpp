@@ -92,7 +92,7 @@ TEST_F(Chat, OnATerminal) {
   chat.type("b\r");
   ASSERT_TRUE(chat.until("reply 3 tok")) << chat.shown();
   ASSERT_TRUE(chat.until("> "));
-  EXPECT_FALSE(chat.modes_are_as_before());  // the editor reads: it can tell
+  EXPECT_TRUE(chat.takes_the_terminal());  // the editor reads: it can tell
   chat.type("/quit\r");
   EXPECT_EQ(chat.end(), 0) << chat.shown();
   EXPECT_TRUE(chat.modes_are_as_before());
@@ -185,7 +185,7 @@ TEST_F(Chat, CtrlZLeavesTheTerminalAndComesBack) {
   EXPECT_TRUE(chat.modes_are_as_before());
   chat.signal(SIGCONT);
   ASSERT_TRUE(chat.until("oars")) << chat.shown();  // what was typed is shown again
-  EXPECT_FALSE(chat.modes_are_as_before());
+  EXPECT_TRUE(chat.takes_the_terminal());
   chat.type("\r");
   ASSERT_TRUE(chat.until(" token")) << chat.shown();
   chat.type("/quit\r");
