@@ -119,6 +119,8 @@ TEST_F(Chat, HistoryComesBackUnlessItIsNotWanted) {
   ASSERT_TRUE(chat.until("> "));
   chat.type("\033[A\r");  // the arrow up
   ASSERT_TRUE(chat.until(" token")) << chat.shown();
+  ASSERT_TRUE(chat.until("> "));
+  ASSERT_TRUE(chat.takes_the_terminal());
   chat.type("/quit\r");
   EXPECT_EQ(chat.end(), 0);
   std::filesystem::remove(history());
