@@ -1,4 +1,4 @@
-// A chat: messages and commands in, answers out, until its end. docs/inference.md tells a user
+// A chat: messages and commands in, answers out, until its end. docs/chat.md tells a user
 // everything.
 //
 // With a chat template, each answer is asked for with all that was said (the engine finds the

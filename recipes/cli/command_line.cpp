@@ -134,4 +134,15 @@ CommandLine split_command_line(const std::vector<std::string>& arguments,
   return Splitter(arguments, options).run();
 }
 
+std::int64_t count_option(const CommandLine& line, const std::string& name, std::int64_t otherwise,
+                          std::int64_t least, std::int64_t most) {
+  const auto given = line.options.find(name);
+  if (given == line.options.end()) return otherwise;
+  const auto value = parse_count(given->second);
+  if (!value || *value < least || *value > most)
+    throw UsageError(join("--", name, " = ", given->second, ": expected a whole number from ",
+                          least, " to ", most));
+  return *value;
+}
+
 }  // namespace trireme

@@ -42,4 +42,9 @@ struct CommandLine {
 CommandLine split_command_line(const std::vector<std::string>& arguments,
                                const std::vector<Option>& options = {});
 
+// A subcommand's option that is a whole number, or `otherwise` if it is not given. UsageError with
+// the range for others.
+std::int64_t count_option(const CommandLine& line, const std::string& name, std::int64_t otherwise,
+                          std::int64_t least, std::int64_t most);
+
 }  // namespace trireme

@@ -34,17 +34,6 @@ struct Wishes {
   bool json = false, detailed = false;
 };
 
-std::int64_t count_of(const CommandLine& line, const char* name, std::int64_t otherwise,
-                      std::int64_t least, std::int64_t most) {
-  const auto given = line.options.find(name);
-  if (given == line.options.end()) return otherwise;
-  const auto value = parse_count(given->second);
-  if (!value || *value < least || *value > most)
-    throw UsageError(join("--", name, " = ", given->second, ": expected a whole number from ",
-                          least, " to ", most));
-  return *value;
-}
-
 // Nothing for "inf".
 std::optional<double> rate_of(const CommandLine& line, const char* name,
                               std::optional<double> otherwise) {
@@ -112,17 +101,17 @@ Wishes wishes_of(Process& process, const CommandLine& line) {
   LoadPlan& p = w.plan;
   p.model = text("model", "");
   p.key = key_of(process, line);
-  p.prompts = count_of(line, "num-prompts", p.prompts, 1, 10'000'000);
-  p.input = count_of(line, "random-input-len", p.input, 1, 1 << 24);
-  p.output = count_of(line, "random-output-len", p.output, 1, 1 << 24);
+  p.prompts = count_option(line, "num-prompts", p.prompts, 1, 10'000'000);
+  p.input = count_option(line, "random-input-len", p.input, 1, 1 << 24);
+  p.output = count_option(line, "random-output-len", p.output, 1, 1 << 24);
   p.rate = rate_of(line, "request-rate", std::nullopt);
   p.burstiness = rate_of(line, "burstiness", 1);
   if (line.options.contains("burstiness") && !p.rate)
     throw UsageError("--burstiness: only with --request-rate; without one all is sent at once");
   if (line.options.contains("max-concurrency"))
-    p.concurrency = count_of(line, "max-concurrency", 1, 1, 65536);
-  p.warmups = count_of(line, "num-warmups", p.concurrency.value_or(1), 0, 1'000'000);
-  p.seed = static_cast<std::uint64_t>(count_of(line, "seed", 0, 0, std::int64_t{1} << 52));
+    p.concurrency = count_option(line, "max-concurrency", 1, 1, 65536);
+  p.warmups = count_option(line, "num-warmups", p.concurrency.value_or(1), 0, 1'000'000);
+  p.seed = static_cast<std::uint64_t>(count_option(line, "seed", 0, 0, std::int64_t{1} << 52));
   p.ignore_eos = line.options.contains("ignore-eos");
   if (const auto given = line.options.find("temperature"); given != line.options.end()) {
     p.temperature = parse_number(given->second);

@@ -1,6 +1,6 @@
 // trireme chat FOLDER [--system TEXT] [--overflow error|slide] [--no-history] [--temperature T] ...
 // [--section.key=value ...]: a conversation with the newest good checkpoint of a run, or with a
-// Hugging Face model folder. docs/inference.md.
+// Hugging Face model folder. docs/chat.md.
 //
 // The chat runs on the thread of world rank 0, which also runs the engine; the other ranks follow.
 #include <unistd.h>
@@ -31,7 +31,7 @@ ChatWishes chat_wishes(const CommandLine& line) {
     throw UsageError(
         "chat: needs the folder of a run with checkpoints, or a Hugging Face model folder: "
         "trireme chat FOLDER [--system TEXT] [--overflow error|slide] [--no-history] "
-        "[--temperature 0.8] [--top_k 40] [--seed 1] [--tokens N]; docs/inference.md has all "
+        "[--temperature 0.8] [--top_k 40] [--seed 1] [--tokens N]; docs/chat.md has all "
         "options, /help the commands");
   if (line.options.contains("json")) throw UsageError("chat: there is no table for --json");
   ChatWishes w;

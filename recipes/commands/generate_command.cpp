@@ -1,6 +1,6 @@
 // trireme generate FOLDER [--prompt TEXT | --prompt-file FILE | -] [--chat] [--tokens N]
 // [--temperature T] ... [--json], or --input FILE.jsonl [--output FILE.jsonl]: text from the newest
-// good checkpoint of a run, or from a Hugging Face model folder. docs/inference.md.
+// good checkpoint of a run, or from a Hugging Face model folder. docs/chat.md.
 #include "framework/base/error.h"
 #include "recipes/cli/values.h"
 #include "recipes/commands/generate.h"
@@ -14,7 +14,7 @@ constexpr const char* kUsage =
     "generate: needs the folder of a run with checkpoints, or a Hugging Face model folder: "
     "trireme generate FOLDER [--prompt TEXT | --prompt-file FILE | -] [--chat] [--tokens 200] "
     "[--temperature 0.8] [--top_k 40] [--top_p 1] [--seed 1] [--stop TEXT] [--json], or "
-    "--input FILE.jsonl [--output FILE.jsonl] for many; docs/inference.md has all options";
+    "--input FILE.jsonl [--output FILE.jsonl] for many; docs/chat.md has all options";
 
 void only_with(const CommandLine& line, const std::vector<std::string>& names, bool input) {
   for (const std::string& name : names)

@@ -11,17 +11,6 @@ namespace trireme {
 
 namespace {
 
-std::int64_t count_of(const CommandLine& line, const char* name, std::int64_t otherwise,
-                      std::int64_t least, std::int64_t most) {
-  const auto given = line.options.find(name);
-  if (given == line.options.end()) return otherwise;
-  const auto value = parse_count(given->second);
-  if (!value || *value < least || *value > most)
-    throw UsageError(join("--", name, " = ", given->second, ": expected a whole number from ",
-                          least, " to ", most));
-  return *value;
-}
-
 std::string text_of(const CommandLine& line, const char* name, const std::string& otherwise) {
   const auto given = line.options.find(name);
   if (given == line.options.end()) return otherwise;
@@ -79,27 +68,27 @@ ServeWishes serve_options_of(Process& process, const CommandLine& line) {
   ServeWishes w;
   w.http.host = text_of(line, "host", "127.0.0.1");
   if (w.http.host == "localhost") w.http.host = "127.0.0.1";
-  w.http.port = static_cast<int>(count_of(line, "port", 8000, 0, 65535));
-  w.http.connections = static_cast<int>(count_of(line, "max-connections", 256, 1, 65536));
+  w.http.port = static_cast<int>(count_option(line, "port", 8000, 0, 65535));
+  w.http.connections = static_cast<int>(count_option(line, "max-connections", 256, 1, 65536));
   w.api.keys = keys_of(process, line);
   if (!is_loopback(w.http.host) && w.api.keys.empty() && !line.options.contains("no-key"))
     throw UsageError(join("--host = ", w.http.host,
                           ": others could ask this server; give --api-key-file a file of keys, or "
                           "say --no-key"));
   w.api.hosts = hosts_of(line, w.http.host);
-  w.api.drain_seconds = static_cast<double>(count_of(line, "drain", 30, 0, 86400));
+  w.api.drain_seconds = static_cast<double>(count_option(line, "drain", 30, 0, 86400));
   w.api.seed = random_number();
   w.api.asked_to_end = [&signals = process.signals] { return signals.load() > 0; };
-  w.engine.sequences = count_of(line, "max-num-seqs", 32, 1, 1024);
-  w.engine.budget = count_of(line, "max-num-batched-tokens",
-                             std::max<std::int64_t>(512, w.engine.sequences), 1, 1 << 20);
+  w.engine.sequences = count_option(line, "max-num-seqs", 32, 1, 1024);
+  w.engine.budget = count_option(line, "max-num-batched-tokens",
+                                 std::max<std::int64_t>(512, w.engine.sequences), 1, 1 << 20);
   if (w.engine.budget < w.engine.sequences)
     throw UsageError(join("--max-num-batched-tokens = ", w.engine.budget,
                           ": at least --max-num-seqs, ", w.engine.sequences));
-  w.engine.queue = count_of(line, "max-queue", 64, 1, 100000);
+  w.engine.queue = count_option(line, "max-queue", 64, 1, 100000);
   w.engine.hash_key = random_number();
   w.name = text_of(line, "served-model-name", last_part(line.names[0]));
-  w.context = count_of(line, "max-model-len", 0, 1, 1 << 24);
+  w.context = count_option(line, "max-model-len", 0, 1, 1 << 24);
   const std::string cache = text_of(line, "kv-cache", "1GiB");
   w.kv_bytes = parse_size(cache).value_or(0);
   if (w.kv_bytes < 1) throw UsageError(join("--kv-cache = ", cache, ": expected a size, as 1GiB"));

@@ -8,8 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "tests/program/harness/program_run.h"
-#include "tests/recipes/http/client.h"
+#include "tests/program/harness/served_program.h"
 
 namespace trireme::testing {
 namespace {
@@ -20,30 +19,6 @@ using test::ask;
 Words command(Words words) {
   words.insert(words.begin(), program());
   return words;
-}
-
-// One that nobody uses now.
-int free_port() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in place{};
-  place.sin_family = AF_INET;
-  place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof place;
-  EXPECT_EQ(::bind(socket, reinterpret_cast<sockaddr*>(&place), sizeof place), 0);
-  EXPECT_EQ(::getsockname(socket, reinterpret_cast<sockaddr*>(&place), &size), 0);
-  ::close(socket);
-  return ntohs(place.sin_port);
-}
-
-bool listens(int port) {
-  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in place{};
-  place.sin_family = AF_INET;
-  place.sin_port = htons(static_cast<std::uint16_t>(port));
-  place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  const bool answers = ::connect(socket, reinterpret_cast<sockaddr*>(&place), sizeof place) == 0;
-  ::close(socket);
-  return answers;
 }
 
 class ServeProgram : public ::testing::Test {
@@ -69,7 +44,7 @@ TEST_F(ServeProgram, SaysWhatGenerateSaysUnderEveryLayout) {
   for (const Words& layout :
        {Words{}, Words{"--parallel.tensor=2"}, Words{"--parallel.data=2"},
         Words{"--parallel.data=2", "--parallel.pipeline=2", "--zero.stage=3"}}) {
-    const int port = free_port();
+    const int port = unused_port();
     Words words = command({"serve", run_->folder(), "--port", std::to_string(port)});
     words.insert(words.end(), layout.begin(), layout.end());
     StartedProgram server(words);
@@ -95,7 +70,7 @@ TEST_F(ServeProgram, SaysWhatGenerateSaysUnderEveryLayout) {
 
 // 64 clients at a time: nobody is refused, everybody hears the same.
 TEST_F(ServeProgram, ManyClientsAreAllAnswered) {
-  const int port = free_port();
+  const int port = unused_port();
   StartedProgram server(command({"serve", run_->folder(), "--port", std::to_string(port)}));
   ASSERT_TRUE(server.wait_until([&] {
     return listens(port) && ask(port, test::get("/health")).status == 200;

@@ -23,6 +23,17 @@ inline int unused_port() {
   return ntohs(place.sin_port);
 }
 
+inline bool listens(int port) {
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in place{};
+  place.sin_family = AF_INET;
+  place.sin_port = htons(static_cast<std::uint16_t>(port));
+  place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const bool answers = ::connect(socket, reinterpret_cast<sockaddr*>(&place), sizeof place) == 0;
+  ::close(socket);
+  return answers;
+}
+
 class ServedProgram {
  public:
   ServedProgram(const std::string& folder, const std::vector<std::string>& flags)
@@ -32,7 +43,7 @@ class ServedProgram {
   std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
   bool ready() {
     return program_.wait_until(
-        [&] { return listens() && test::ask(port_, test::get("/health")).status == 200; });
+        [&] { return listens(port_) && test::ask(port_, test::get("/health")).status == 200; });
   }
   nlohmann::json post(const std::string& path, const nlohmann::json& body) const {
     const test::Answer answer = test::ask(port_, test::post(path, body.dump()));
@@ -51,17 +62,6 @@ class ServedProgram {
     all.insert(all.end(), flags.begin(), flags.end());
     return all;
   }
-  bool listens() const {
-    const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in place{};
-    place.sin_family = AF_INET;
-    place.sin_port = htons(static_cast<std::uint16_t>(port_));
-    place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const bool answers = ::connect(socket, reinterpret_cast<sockaddr*>(&place), sizeof place) == 0;
-    ::close(socket);
-    return answers;
-  }
-
   int port_;
   StartedProgram program_;
 };

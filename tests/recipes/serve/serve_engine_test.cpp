@@ -13,8 +13,6 @@
 namespace trireme::test {
 namespace {
 
-constexpr std::int32_t kVocab = 256;
-
 struct Answer {
   Ids ids;
   std::string text, stop, error;
@@ -48,20 +46,6 @@ class Listener {
   std::map<int, Answer> answers;
   bool ended = false;
 };
-
-Ids continued(const Ids& prompt, std::int64_t count) {
-  Ids text = prompt;
-  for (std::int64_t i = 0; i < count; ++i) text.push_back(mixed(text, kVocab));
-  return {text.begin() + std::ssize(prompt), text.end()};
-}
-
-Ids prompt_of(std::uint64_t seed, std::size_t length) {
-  std::mt19937_64 random(seed);
-  Ids ids;
-  for (std::size_t i = 0; i < length; ++i)
-    ids.push_back(static_cast<std::int32_t>(random() % kVocab));
-  return ids;
-}
 
 GenerationRequest greedy(Ids prompt, std::int64_t count) {
   return {.prompt = std::move(prompt), .sampling = {.temperature = 0}, .max_tokens = count};

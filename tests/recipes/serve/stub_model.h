@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <limits>
+#include <random>
 #include <vector>
 
 #include "framework/backend/infer_kernels.h"
@@ -25,6 +26,21 @@ inline std::int32_t mixed(const Ids& text, std::int32_t vocab) {
   for (const std::int32_t id : text)
     hash = (hash ^ static_cast<std::uint64_t>(id + 1)) * 1099511628211u;
   return static_cast<std::int32_t>((hash >> 20) % static_cast<std::uint64_t>(vocab));
+}
+
+// What such a model says after a prompt, and prompts of any tokens.
+inline constexpr std::int32_t kVocab = 256;
+inline Ids continued(const Ids& prompt, std::int64_t count) {
+  Ids text = prompt;
+  for (std::int64_t i = 0; i < count; ++i) text.push_back(mixed(text, kVocab));
+  return {text.begin() + std::ssize(prompt), text.end()};
+}
+inline Ids prompt_of(std::uint64_t seed, std::size_t length) {
+  std::mt19937_64 random(seed);
+  Ids ids;
+  for (std::size_t i = 0; i < length; ++i)
+    ids.push_back(static_cast<std::int32_t>(random() % kVocab));
+  return ids;
 }
 
 class StubModel final : public ModelRunner {
