@@ -61,6 +61,7 @@ class Editor final : public TerminalInput {
     if (!first.empty()) held_.insert(0, "\033[999~");
     end_.reset();
     typed_ = false;
+    el_set(edit_, EL_PREP_TERM, 1);  // before the prompt is seen: what it asks for is not lost
     write_out(kPasteOn);
     el_resize(edit_);  // nobody tells it of a window that changed
     int count = 0;
