@@ -209,7 +209,7 @@ int serve_command(Process& process, const CommandLine& line) {
     throw UsageError(
         "serve: needs the folder of a run with checkpoints, or a Hugging Face model folder: "
         "trireme serve FOLDER [--host 127.0.0.1] [--port 8000] [--api-key-file FILE] "
-        "[--max-model-len N] [--kv-cache 1GiB] [--max-num-seqs 32]; docs/serve.md has all options");
+        "[--max-model-len N] [--kv-cache 1GiB] [--max-num-seqs 64]; docs/serve.md has all options");
   return Serving(process, line).run();
 }
 

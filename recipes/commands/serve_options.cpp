@@ -79,7 +79,7 @@ ServeWishes serve_options_of(Process& process, const CommandLine& line) {
   w.api.drain_seconds = static_cast<double>(count_option(line, "drain", 30, 0, 86400));
   w.api.seed = random_number();
   w.api.asked_to_end = [&signals = process.signals] { return signals.load() > 0; };
-  w.engine.sequences = count_option(line, "max-num-seqs", 32, 1, 1024);
+  w.engine.sequences = count_option(line, "max-num-seqs", 64, 1, 1024);
   w.engine.budget = count_option(line, "max-num-batched-tokens",
                                  std::max<std::int64_t>(512, w.engine.sequences), 1, 1 << 20);
   if (w.engine.budget < w.engine.sequences)

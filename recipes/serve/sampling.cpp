@@ -1,12 +1,14 @@
 #include "recipes/serve/sampling.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
 #include <unordered_map>
 
 #include "framework/base/error.h"
+#include "recipes/serve/token_weights.h"
 
 namespace trireme {
 
@@ -74,35 +76,91 @@ bool likelier(const Candidate& a, const Candidate& b) {
   return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
 }
 
-// Those that min_p leaves, of logits by place; `id` gives a place's id.
-template <typename Id>
-std::vector<Candidate> weighed(std::span<const float> x, double largest, const Sampling& s,
-                               const Id& id) {
-  std::vector<Candidate> all;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const double weight = std::exp((static_cast<double>(x[i]) - largest) / s.temperature);
-    if (weight > 0 && weight >= s.min_p) all.push_back({id(i), x[i], weight});
+// Weights of logits by place, made block by block where they are wanted: storing all of them costs
+// more than making some twice. min_p leaves none of what it drops.
+class RowWeights {
+ public:
+  RowWeights(std::span<const float> x, std::size_t best, const Sampling& s)
+      : x_(x), largest_(static_cast<double>(x[best])), sampling_(s) {
+    for (std::size_t b = 0; b * kBlock < x.size(); ++b) {
+      const std::span<const double> weights = block(b);
+      sums_.push_back(std::accumulate(weights.begin(), weights.end(), 0.0));
+      total_ += sums_.back();
+    }
   }
-  return all;
+  double total() const { return total_; }
+
+  // The place that `uniform` draws.
+  std::size_t draw(double uniform) {
+    double rest = uniform * total_;
+    std::size_t last = 0;  // block with a weight: by rounding, rest may outlast them all
+    for (std::size_t b = 0; b < sums_.size(); ++b) {
+      if (rest < sums_[b])
+        if (const std::size_t i = place(block(b), rest); i < kBlock) return b * kBlock + i;
+      rest = std::max(0.0, rest - sums_[b]);
+      if (sums_[b] > 0) last = b;
+    }
+    const std::span<const double> weights = block(last);
+    const auto from_behind =
+        std::find_if(weights.rbegin(), weights.rend(), [](double weight) { return weight > 0; });
+    return last * kBlock + static_cast<std::size_t>(weights.rend() - from_behind) - 1;
+  }
+
+  // Those of at least `least`; `id` gives a place's id.
+  template <typename Id>
+  std::vector<Candidate> at_least(double least, const Id& id) {
+    std::vector<Candidate> all;
+    for (std::size_t b = 0; b < sums_.size(); ++b) {
+      if (sums_[b] == 0 || sums_[b] < least) continue;
+      const std::span<const double> weights = block(b);
+      for (std::size_t i = 0; i < weights.size(); ++i)
+        if (weights[i] > 0 && weights[i] >= least)
+          all.push_back({id(b * kBlock + i), x_[b * kBlock + i], weights[i]});
+    }
+    return all;
+  }
+
+ private:
+  std::span<const double> block(std::size_t b) {
+    const auto some = x_.subspan(b * kBlock, std::min(kBlock, x_.size() - b * kBlock));
+    token_weights(some, largest_, sampling_.temperature, block_.data());
+    for (double& weight : block_) weight = weight >= sampling_.min_p ? weight : 0;
+    return std::span<const double>(block_).first(some.size());
+  }
+  static std::size_t place(std::span<const double> weights, double rest) {
+    for (std::size_t i = 0; i < weights.size(); ++i)
+      if ((rest -= weights[i]) < 0) return i;
+    return kBlock;
+  }
+
+  std::span<const float> x_;
+  double largest_;
+  const Sampling& sampling_;
+  std::vector<double> sums_;
+  double total_ = 0;
+  std::array<double, kBlock> block_{};
+};
+
+double sum_of(const std::vector<Candidate>& all) {
+  return std::accumulate(all.begin(), all.end(), 0.0,
+                         [](double sum, const Candidate& c) { return sum + c.weight; });
 }
 
-// top_k and top_p. What is left, in any order; sums are made in an order that does not depend on
-// how the candidates came.
-std::vector<Candidate> narrowed(std::vector<Candidate> all, const Sampling& s) {
-  if (s.top_k > 0) {
-    const auto end = all.begin() + std::min<std::ptrdiff_t>(s.top_k, std::ssize(all));
-    std::nth_element(all.begin(), end - (end != all.begin()), all.end(), likelier);
-    all.erase(end, all.end());
-    std::sort(all.begin(), all.end(), likelier);
-  }
-  if (s.top_p >= 1) return all;
-  const double total = std::accumulate(all.begin(), all.end(), 0.0,
-                                       [](double sum, const auto& c) { return sum + c.weight; });
+// The likeliest k, in that order, which sums keep: they do not depend on how the candidates came.
+void keep_top_k(std::vector<Candidate>& all, std::int64_t k) {
+  const auto end = all.begin() + std::min<std::ptrdiff_t>(k, std::ssize(all));
+  std::nth_element(all.begin(), end - (end != all.begin()), all.end(), likelier);
+  all.erase(end, all.end());
+  std::sort(all.begin(), all.end(), likelier);
+}
+
+// The likeliest that together reach top_p of `total`, in any order.
+std::vector<Candidate> keep_top_p(std::vector<Candidate> all, double top_p, double total) {
   const auto less = [](const Candidate& a, const Candidate& b) { return likelier(b, a); };
   std::make_heap(all.begin(), all.end(), less);
   double sum = 0;
   auto end = all.end();
-  while (end != all.begin() && (end == all.end() || sum < s.top_p * total)) {
+  while (end != all.begin() && (end == all.end() || sum < top_p * total)) {
     std::pop_heap(all.begin(), end, less);
     sum += (--end)->weight;
   }
@@ -112,11 +170,28 @@ std::vector<Candidate> narrowed(std::vector<Candidate> all, const Sampling& s) {
 std::int32_t draw(std::vector<Candidate> left, double uniform) {
   std::sort(left.begin(), left.end(),
             [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
-  double rest = uniform * std::accumulate(left.begin(), left.end(), 0.0,
-                                          [](double sum, const auto& c) { return sum + c.weight; });
+  double rest = uniform * sum_of(left);
   for (const Candidate& c : left)
     if ((rest -= c.weight) < 0) return c.id;
   return left.back().id;
+}
+
+// The id that `uniform` draws of logits by place, the largest of which is x[best]; `id` gives a
+// place's id.
+template <typename Id>
+std::int32_t draw_of(std::span<const float> x, std::size_t best, const Sampling& s, double uniform,
+                     const Id& id) {
+  RowWeights weights(x, best, s);
+  if (s.top_k > 0) {
+    std::vector<Candidate> left = weights.at_least(0, id);
+    keep_top_k(left, s.top_k);
+    if (s.top_p < 1) left = keep_top_p(left, s.top_p, sum_of(left));
+    return draw(std::move(left), uniform);
+  }
+  if (s.top_p >= 1) return id(weights.draw(uniform));
+  // All that are lighter than this, together, are less than what top_p leaves out.
+  const double least = (1 - s.top_p) * weights.total() / static_cast<double>(x.size()) / 2;
+  return draw(keep_top_p(weights.at_least(least, id), s.top_p, weights.total()), uniform);
 }
 
 }  // namespace
@@ -167,8 +242,8 @@ ChosenToken choose_token(const TopLogits& top, const Sampling& s, const Sampling
   std::size_t best = 0;
   if (!s.greedy()) {
     const std::int32_t id =
-        draw(narrowed(weighed(x, x[0], s, [&](std::size_t i) { return ids[i]; }), s),
-             random_uniform(sampling_key(s.seed, c.choice), c.output.size()));
+        draw_of(x, 0, s, random_uniform(sampling_key(s.seed, c.choice), c.output.size()),
+                [&](std::size_t i) { return ids[i]; });
     best = static_cast<std::size_t>(std::find(ids.begin(), ids.end(), id) - ids.begin());
   }
   return s.logprobs < 0 ? ChosenToken{.id = ids[best]} : logprobs_of(top, places[best], s.logprobs);
@@ -217,10 +292,8 @@ ChosenToken choose_token(std::span<const float> logits, const Sampling& s,
   const std::size_t best = largest_of(x);
   auto id = static_cast<std::int32_t>(best);
   if (!s.greedy())
-    id = draw(
-        narrowed(weighed(x, x[best], s, [](std::size_t i) { return static_cast<std::int32_t>(i); }),
-                 s),
-        random_uniform(sampling_key(s.seed, c.choice), c.output.size()));
+    id = draw_of(x, best, s, random_uniform(sampling_key(s.seed, c.choice), c.output.size()),
+                 [](std::size_t i) { return static_cast<std::int32_t>(i); });
   return s.logprobs < 0 ? ChosenToken{.id = id} : logprobs_of(logits, id, s.logprobs);
 }
 

@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
 #include <set>
 
 #include "framework/base/error.h"
+#include "recipes/serve/token_weights.h"
 
 namespace trireme::test {
 namespace {
@@ -77,6 +79,69 @@ TEST(Sampling, BiasPenaltiesAndMask) {
   EXPECT_EQ(choose_token(kLogits, frequent, {.output = output}).id, 1);  // 2 - 2 x 0.6 < 1
   const std::vector<std::int32_t> masked{0, 1};
   EXPECT_EQ(choose_token(kLogits, greedy, {.masked = masked}).id, 2);
+}
+
+TEST(Sampling, WeightsAreExponentials) {
+  std::vector<float> x{0, -std::numeric_limits<float>::infinity(), -1e30f, -699, -701, -1e-30f};
+  for (int i = 0; i < 5000; ++i) x.push_back(-0.0137f * static_cast<float>(i));
+  for (const double temperature : {0.1, 0.7, 1.0, 30.0}) {
+    std::vector<double> got(x.size());
+    token_weights(x, 0, temperature, got.data());
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double y = static_cast<double>(x[i]) * (1 / temperature);
+      const double want = y > -700 ? std::exp(y) : 0;
+      EXPECT_NEAR(got[i], want, want * 4.5e-16) << y;
+    }
+  }
+}
+
+// What is kept, by the definition: all sorted, then cut.
+std::set<std::int32_t> kept_by_sorting(const std::vector<float>& x, const Sampling& s) {
+  std::vector<std::pair<double, std::int32_t>> all;
+  const double largest = *std::max_element(x.begin(), x.end());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double weight = std::exp((x[i] - largest) / s.temperature);
+    if (weight >= s.min_p) all.emplace_back(-weight, static_cast<std::int32_t>(i));
+  }
+  std::sort(all.begin(), all.end());
+  if (s.top_k > 0) all.resize(std::min(all.size(), static_cast<std::size_t>(s.top_k)));
+  double total = 0, sum = 0;
+  for (const auto& [weight, id] : all) total -= weight;
+  std::set<std::int32_t> ids;
+  for (const auto& [weight, id] : all) {
+    if (sum >= s.top_p * total) break;
+    sum -= weight;
+    ids.insert(id);
+  }
+  return ids;
+}
+
+TEST(Sampling, DrawsFromALargeVocabularyAreTheDefinitions) {
+  const RngKey key = key_from_seed(5);
+  std::vector<float> x(3000);
+  for (std::size_t i = 0; i < x.size(); ++i)
+    x[i] = static_cast<float>(6 * random_uniform(key, i) - 3);
+  for (Sampling s : {Sampling{}, Sampling{.top_p = 0.9}, Sampling{.temperature = 0.3, .top_p = 0.5},
+                     Sampling{.temperature = 2, .min_p = 0.3}, Sampling{.top_p = 0.999999},
+                     Sampling{.top_k = 40, .top_p = 0.8}, Sampling{.top_p = 0.3, .min_p = 0.9}}) {
+    const std::set<std::int32_t> kept = kept_by_sorting(x, s);
+    double total = 0;
+    const double largest = *std::max_element(x.begin(), x.end());
+    std::map<std::int32_t, double> up_to;  // of the ids in ascending order, as draws go
+    for (const std::int32_t id : kept)
+      up_to[id] = total += std::exp((x[static_cast<std::size_t>(id)] - largest) / s.temperature);
+    for (std::uint64_t seed = 0; seed < 300; ++seed) {
+      s.seed = seed;
+      const double at = total * random_uniform(sampling_key(seed, 0), 0);
+      const std::int32_t got = choose_token(x, s, {}).id;
+      ASSERT_TRUE(kept.contains(got)) << got << " of " << kept.size();
+      EXPECT_LE(at, up_to[got] + 1e-9 * total) << got;
+      EXPECT_GE(at, up_to[got] -
+                        std::exp((x[static_cast<std::size_t>(got)] - largest) / s.temperature) -
+                        1e-9 * total)
+          << got;
+    }
+  }
 }
 
 TEST(Sampling, ADrawIsAFunctionOfSeedChoiceAndPosition) {
