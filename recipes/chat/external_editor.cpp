@@ -14,9 +14,25 @@ namespace {
 
 constexpr int kWait = 50, kIdle = 10;  // milliseconds; waits between two calls of `idle`
 
+// The terminal is the editor's while this lives.
+class Lent {
+ public:
+  explicit Lent(Interrupts& interrupts) : interrupts_(interrupts) { interrupts.lend(); }
+  ~Lent() { interrupts_.reclaim(); }
+  Lent(const Lent&) = delete;
+  Lent& operator=(const Lent&) = delete;
+
+ private:
+  Interrupts& interrupts_;
+};
+
 int run(const std::string& command, const std::string& path, Interrupts& interrupts,
         const std::function<void()>& idle) {
-  const std::string script = command + " \"$1\"";
+  // A program with plain arguments takes the shell's place: signals of the keyboard end no shell
+  // under an editor that goes on.
+  const bool plain = command.find_first_of("|&;<>()$`\\\"'*?[]{}#~=%!\n") == std::string::npos;
+  const std::string script = (plain ? "exec " : "") + command + " \"$1\"";
+  const Lent lent(interrupts);
   const pid_t child = ::fork();
   check(child >= 0, "the editor cannot be started: no process is left");
   if (child == 0) {
@@ -29,11 +45,9 @@ int run(const std::string& command, const std::string& path, Interrupts& interru
   int status = 0;
   for (int waits = 1; ::waitpid(child, &status, WNOHANG) == 0; ++waits) {
     ::poll(nullptr, 0, kWait);
-    interrupts.take();  // meant for the editor
     if (waits % kIdle == 0 && idle) idle();
     if (interrupts.ending() != 0) ::kill(child, SIGTERM);
   }
-  interrupts.take();
   return status;
 }
 

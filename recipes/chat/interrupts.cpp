@@ -15,7 +15,7 @@ namespace trireme {
 
 namespace {
 
-constexpr std::array kSignals{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP};
+constexpr std::array kSignals{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT};
 constexpr int kIdleMilliseconds = 500;
 
 sigset_t watched() {
@@ -50,10 +50,26 @@ Interrupts::~Interrupts() {
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
 
-void Interrupts::begin(std::function<void()> put_back) {
+void Interrupts::begin(Terminal terminal) {
   const std::scoped_lock lock(mutex_);
-  put_back_ = std::move(put_back);
+  terminal_ = std::move(terminal);
   begun_ = true;
+}
+
+void Interrupts::lend() {
+  const std::scoped_lock lock(mutex_);
+  put_back();
+  lent_ = true;
+}
+
+void Interrupts::reclaim() {
+  const std::scoped_lock lock(mutex_);
+  lent_ = false;
+  if (terminal_.take) terminal_.take();
+}
+
+void Interrupts::put_back() {
+  if (!lent_ && terminal_.put_back) terminal_.put_back();
 }
 
 bool Interrupts::take() {
@@ -76,6 +92,8 @@ void Interrupts::watch() {
 void Interrupts::heard(int number) {
   const std::scoped_lock lock(mutex_);
   if (number == SIGTSTP) return stop_here();
+  if (number == SIGCONT) return go_on();
+  if (lent_ && (number == SIGINT || number == SIGQUIT)) return;
   if (!begun_) leave(number);
   const bool hangs = number == SIGINT ? told_.fetch_add(1) > 0 : ending_.exchange(number) != 0;
   if (hangs) leave(number);
@@ -83,14 +101,19 @@ void Interrupts::heard(int number) {
 }
 
 void Interrupts::stop_here() {
-  if (put_back_) put_back_();
+  put_back();
   ::raise(SIGSTOP);
+}
+
+void Interrupts::go_on() {
+  if (lent_) return;
+  if (terminal_.take) terminal_.take();
   continued_ = true;
   add_one(wake_);
 }
 
 void Interrupts::leave(int number) {
-  if (put_back_) put_back_();
+  put_back();
   ::_exit(128 + number);
 }
 

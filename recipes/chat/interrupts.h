@@ -4,8 +4,9 @@
 // Until begin() they do what they always did: end the program. From then on Ctrl-C (SIGINT) is
 // told, and SIGTERM, SIGHUP and SIGQUIT ask for an end. Who does not take a Ctrl-C before the next
 // one, or a request to end before another, is taken to hang: the terminal is put back, and the
-// program ends. Ctrl-Z (SIGTSTP) puts the terminal back, stops the program, and on its return makes
-// the terminal ready again.
+// program ends. Ctrl-Z (SIGTSTP) puts the terminal back and stops the program; whoever lets it go
+// on (SIGCONT) makes it take the terminal again. While the terminal is lent to another program,
+// the keys that make signals are that one's.
 //
 // Make it before any other thread. The functions below are the asking thread's.
 #pragma once
@@ -24,9 +25,16 @@ class Interrupts {
   Interrupts(const Interrupts&) = delete;
   Interrupts& operator=(const Interrupts&) = delete;
 
-  // `put_back` is called, on the thread of this, before the program is ended or stopped by it; it
-  // must not wait for anything.
-  void begin(std::function<void()> put_back);
+  // Called on the thread of this, or of who lends; they must not wait for anything.
+  struct Terminal {
+    std::function<void()> put_back = {};  // before the program is ended, stopped, or lends it
+    std::function<void()> take = {};      // when the program goes on, or has it again
+  };
+  void begin(Terminal terminal);
+
+  // Another program has the terminal from here on, and no more.
+  void lend();
+  void reclaim();
 
   // A Ctrl-C, or a request to end, that nobody took yet.
   bool pending() const { return told_.load() > 0 || ending() != 0; }
@@ -44,14 +52,16 @@ class Interrupts {
   void watch();
   void heard(int number);
   void stop_here();
+  void go_on();
+  void put_back();
   [[noreturn]] void leave(int number);
 
   int signals_, wake_, finish_;  // descriptors
   std::atomic<int> told_{0}, ending_{0};
   std::atomic<bool> continued_{false};
   std::mutex mutex_;
-  std::function<void()> put_back_;
-  bool begun_ = false;
+  Terminal terminal_;
+  bool begun_ = false, lent_ = false;
   std::thread watcher_;
 };
 

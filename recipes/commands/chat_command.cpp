@@ -71,9 +71,11 @@ std::string history_path(const Process& process) {
 class Told {
  public:
   Told(Interrupts& interrupts, TerminalInput* terminal) : interrupts_(interrupts) {
-    interrupts.begin([terminal] {
-      if (terminal) terminal->put_back();
-    });
+    Interrupts::Terminal hands;
+    if (terminal)
+      hands = {.put_back = [terminal] { terminal->put_back(); },
+               .take = [terminal] { terminal->take(); }};
+    interrupts.begin(hands);
   }
   ~Told() { interrupts_.begin({}); }
   Told(const Told&) = delete;
@@ -130,9 +132,11 @@ class Chat {
     std::unique_ptr<LineInput> pipe;
     if (options.live)
       terminal = terminal_lines(
-          interrupts_, {.history = history ? history->earlier() : std::vector<std::string>(),
-                        .idle = idle,
-                        .prints_on_error = prints_on_error_});
+          interrupts_,
+          {.history = history ? history->earlier() : std::vector<std::string>(),
+           .idle = idle,
+           .complete = [&](std::string_view typed) { return complete_line(typed, process_.files); },
+           .prints_on_error = prints_on_error_});
     else
       pipe = piped_lines(STDIN_FILENO, interrupts_, idle);
     const Told told(interrupts_, terminal.get());

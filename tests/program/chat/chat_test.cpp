@@ -195,6 +195,100 @@ TEST_F(Chat, CtrlZLeavesTheTerminalAndComesBack) {
   EXPECT_TRUE(chat.modes_are_as_before());
 }
 
+// Keys that come before anybody asks for them, from the program's first moment on.
+TEST_F(Chat, NothingThatIsTypedAheadIsLost) {
+  {
+    TerminalProgram early(model(), environment());
+    early.type("/tokens oars\r/set tokens 3\r\004");
+    EXPECT_EQ(early.end(), 0) << early.shown();
+    EXPECT_NE(early.shown().find(" token"), std::string::npos) << early.shown();
+    EXPECT_NE(early.shown().find("tokens = 3"), std::string::npos) << early.shown();
+    EXPECT_TRUE(early.modes_are_as_before());
+  }
+  TerminalProgram chat(endless(), environment());
+  ASSERT_TRUE(chat.until("> "));
+  chat.type("the oars\r");
+  ASSERT_TRUE(chat.until("are forgotten]")) << chat.shown();
+  const std::size_t answer = chat.shown().size();
+  chat.type("/set tokens 4\r\033[200~one\r/quit\rtwo\033[201~\r/show\r\004");
+  chat.signal(SIGINT);  // of the keyboard it would throw away what is typed ahead
+  ASSERT_TRUE(chat.until("[stopped]")) << chat.shown();
+  const std::string said = chat.shown().substr(answer, chat.shown().find("[stopped]") - answer);
+  EXPECT_EQ(said.find("/set tokens"), std::string::npos) << "shown in the middle of the answer";
+  ASSERT_TRUE(chat.until("tokens = 4")) << chat.shown();
+  ASSERT_TRUE(chat.until("reply 4 tok")) << chat.shown();
+  ASSERT_TRUE(chat.until("context = ")) << chat.shown();
+  EXPECT_EQ(chat.end(), 0) << chat.shown();
+  EXPECT_TRUE(chat.modes_are_as_before());
+}
+
+TEST_F(Chat, WhatIsBehindTheEndIsTheNextPrograms) {
+  TerminalProgram chat(model(), environment());
+  ASSERT_TRUE(chat.until("> "));
+  chat.type("/quit\rls -l\r");
+  EXPECT_EQ(chat.end(), 0) << chat.shown();
+  EXPECT_EQ(chat.left(), "ls -l\n");
+}
+
+TEST_F(Chat, AStopInAnAnswerGivesTheTerminalBackMeanwhile) {
+  TerminalProgram chat(endless(), environment());
+  ASSERT_TRUE(chat.until("> "));
+  chat.type("the oars\r");
+  ASSERT_TRUE(chat.until("are forgotten]")) << chat.shown();
+  EXPECT_FALSE(chat.modes_are_as_before());
+  chat.signal(SIGTSTP);
+  ASSERT_TRUE(chat.stopped());
+  EXPECT_TRUE(chat.modes_are_as_before());
+  chat.signal(SIGCONT);
+  ASSERT_TRUE(chat.takes_the_terminal());
+  ASSERT_TRUE(chat.until("are forgotten]")) << chat.shown();  // it goes on
+  chat.type("\003");
+  ASSERT_TRUE(chat.until("[stopped]")) << chat.shown();
+  chat.type("\004");
+  EXPECT_EQ(chat.end(), 0) << chat.shown();
+  EXPECT_TRUE(chat.modes_are_as_before());
+}
+
+// Its keys are its own: those that were typed ahead, and Ctrl-C, however often.
+TEST_F(Chat, TheEditorHasTheTerminal) {
+  const std::string script = state_ / "editor.sh";
+  write_file(script,
+             "trap '' INT QUIT\n"
+             "stty -a > $1.modes\n"
+             "read first\necho asks; read second\nprintf '%s' \"$first $second\" > $1\n"
+             "grep -q ' icanon' $1.modes && grep -q ' echo ' $1.modes && rm $1.modes\n");
+  auto with_editor = environment();
+  with_editor["EDITOR"] = "sh " + script;
+  TerminalProgram chat(model(), with_editor);
+  ASSERT_TRUE(chat.until("> "));
+  chat.type("How many oars?\r");
+  ASSERT_TRUE(chat.until("seed 1"));
+  chat.type("/edit\rHow many\r");
+  ASSERT_TRUE(chat.until("asks")) << chat.shown();
+  for (int i = 0; i < 3; ++i) chat.signal_all(SIGINT);
+  chat.signal_all(SIGQUIT);
+  chat.type("ships?\r");
+  ASSERT_TRUE(chat.until("seed 1")) << chat.shown();
+  const std::string saved = state_ / "saved.json";
+  chat.type("/save " + saved + "\r\004");
+  EXPECT_EQ(chat.end(), 0) << chat.shown();
+  EXPECT_EQ(nlohmann::json::parse(text_of_file(saved))["messages"][0]["content"],
+            "How many ships?");
+}
+
+TEST_F(Chat, TabCompletes) {
+  write_file(state_ / "a file.txt", "oars");
+  TerminalProgram chat(model(), environment());
+  chat.type("/rea\t" + (state_ / "a f") + "\t\r");
+  ASSERT_TRUE(chat.until("stand before the next message")) << chat.shown();
+  chat.type("/re\t");
+  ASSERT_TRUE(chat.until("read  retry")) << chat.shown();
+  chat.type("\025/set tok\t3\r");
+  ASSERT_TRUE(chat.until("tokens = 3")) << chat.shown();
+  chat.type("\004");
+  EXPECT_EQ(chat.end(), 0) << chat.shown();
+}
+
 TEST_F(Chat, EditsInTheUsersEditor) {
   auto with_editor = environment();
   with_editor["EDITOR"] = "sed -i s/oars/ships/";

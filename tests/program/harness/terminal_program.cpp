@@ -62,6 +62,16 @@ void TerminalProgram::type(const std::string& text) const {
 
 void TerminalProgram::signal(int number) const { ::kill(pid_, number); }
 
+void TerminalProgram::signal_all(int number) const { ::kill(-pid_, number); }
+
+std::string TerminalProgram::left() const {
+  pollfd wait{slave_, POLLIN, 0};
+  if (::poll(&wait, 1, 0) <= 0) return {};
+  char buffer[4096];
+  const ssize_t n = ::read(slave_, buffer, sizeof buffer);
+  return n > 0 ? std::string(buffer, static_cast<std::size_t>(n)) : std::string();
+}
+
 bool TerminalProgram::more() {
   pollfd wait{master_, POLLIN, 0};
   if (::poll(&wait, 1, 20) <= 0) return false;

@@ -20,6 +20,7 @@ class TerminalProgram {
 
   void type(const std::string& text) const;
   void signal(int number) const;
+  void signal_all(int number) const;  // and its children
   // Reads until the text comes, behind what was waited for before; false if the program ends first,
   // or after 60 s.
   bool until(const std::string& text);
@@ -28,6 +29,8 @@ class TerminalProgram {
   bool stopped() const;
   // Its exit code, 128 + signal if one ended it; -1 if it does not end.
   int end();
+  // After its end: what was typed and nobody read, up to the end of a line.
+  std::string left() const;
   // Are the modes of the terminal those from before the program?
   bool modes_are_as_before() const;
   // Waits until they are not: what is typed sooner is echoed by the terminal. False after 60 s.

@@ -8,6 +8,7 @@
 #include "recipes/chat/chat_commands.h"
 #include "recipes/chat/chat_history.h"
 #include "recipes/chat/chat_log.h"
+#include "recipes/chat/completion.h"
 #include "recipes/chat/message_reader.h"
 #include "tests/support/faulty_files.h"
 
@@ -164,6 +165,48 @@ TEST(ChatHistory, PassesOverWhatIsNone) {
   write_whole_atomically(*files, path, "\"a\"\nnot json\n3\n\"b\"\n\"cut");
   EXPECT_EQ(ChatHistory(*files, path).earlier(), (std::vector<std::string>{"a", "b"}));
   EXPECT_TRUE(ChatHistory(*files, "").earlier().empty());
+}
+
+TEST(Completion, CommandsSettingsAndFiles) {
+  const testing::TemporaryFolder folder;
+  const auto files = real_files();
+  for (const char* name : {"notes.txt", "notes.md", "other", ".hidden", "caf\u00e9", "caf\u00e8"})
+    write_whole_atomically(*files, folder / name, "x");
+  write_whole_atomically(*files, folder / "bad\nname", "x");
+  files->make_directories(folder / "sub");
+  write_whole_atomically(*files, folder / "sub/inner file", "x");
+  using All = std::vector<std::string>;
+  const auto text = [&](const std::string& line) { return complete_line(line, *files).text; };
+  const auto choices = [&](const std::string& line) { return complete_line(line, *files).choices; };
+  EXPECT_EQ(text("/sy"), "stem ");
+  EXPECT_EQ(text("/system"), " ");
+  EXPECT_EQ(text("/q"), "uit");
+  EXPECT_EQ(text("/t"), "okens ");
+  EXPECT_EQ(choices("/re"), (All{"read", "retry"}));
+  EXPECT_EQ(choices("/").size(), chat_commands().size());
+  EXPECT_EQ(text("/zz"), "");
+  EXPECT_EQ(text("sy"), "");
+  EXPECT_EQ(text(""), "");
+  EXPECT_EQ(text("a message of /re"), "");
+  EXPECT_EQ(text("/set temp"), "erature ");
+  EXPECT_EQ(choices("/set top_"), (All{"top_k", "top_p"}));
+  EXPECT_EQ(text("/set temperature 0."), "");
+  EXPECT_EQ(text("/retry s"), "ame");
+  EXPECT_EQ(text("/system x"), "");
+  const std::string here = folder.path() + "/";
+  for (const char* command : {"/read ", "/save ", "/load "}) {
+    EXPECT_EQ(text(command + here + "n"), "otes.");
+    EXPECT_EQ(choices(command + here + "notes."), (All{"notes.md", "notes.txt"}));
+    EXPECT_EQ(text(command + here + "o"), "ther");
+    EXPECT_EQ(text(command + here + "s"), "ub/");
+    EXPECT_EQ(text(command + here + "sub/inner "), "file");
+    EXPECT_EQ(text(command + here + "caf"), "") << "half a character";
+    EXPECT_EQ(choices(command + here + "caf").size(), 2u);
+    EXPECT_EQ(text(command + here + "b"), "") << "a name that would end the line";
+    EXPECT_EQ(choices(command + here).size(), 6u) << "no hidden ones";
+    EXPECT_EQ(text(command + here + ".h"), "idden");
+    EXPECT_EQ(text(command + here + "nowhere/x"), "");
+  }
 }
 
 }  // namespace
