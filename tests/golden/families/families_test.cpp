@@ -41,6 +41,12 @@ void expect_logits(const Family& family, parity::Rank& rank, const std::vector<d
         << "row " << i / static_cast<std::size_t>(vocab);
 }
 
+// Between the largest two: what is a tie to rounding tells nothing.
+double margin_of(std::vector<double> logits) {
+  std::nth_element(logits.begin(), logits.begin() + 1, logits.end(), std::greater<>());
+  return logits[0] - logits[1];
+}
+
 void expect_greedy(const Family& family, parity::Rank& rank) {
   Ids ids = family.greedy();
   for (std::size_t n = family.prompt(); n < ids.size(); ++n) {
@@ -48,6 +54,7 @@ void expect_greedy(const Family& family, parity::Rank& rank) {
         next(rank, {ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(n)});
     if (logits.empty()) continue;
     EXPECT_EQ(std::max_element(logits.begin(), logits.end()) - logits.begin(), ids[n]);
+    EXPECT_GT(margin_of(logits), 1e-3);
   }
 }
 

@@ -138,8 +138,9 @@ class Family {
 };
 
 inline const std::vector<std::string>& families() {
-  static const std::vector<std::string> all = {"gpt2",  "llama", "llama_linear", "mistral",
-                                               "qwen2", "qwen3", "gemma"};
+  static const std::vector<std::string> all = {"gpt2",    "llama",   "llama2", "llama_linear",
+                                               "smollm2", "mistral", "qwen2",  "qwen25",
+                                               "qwen3",   "gemma"};
   return all;
 }
 
