@@ -36,16 +36,22 @@ class ScoreProgress {
 std::vector<SampleScore> score_texts(const Process& process, const OpenedModel& model,
                                      const std::vector<ScoredText>& texts);
 
+struct TextOptions {
+  std::int64_t stride = 0;  // 0: that of disjoint windows
+  bool loss_on = false;     // data.loss_on was given on the command line
+};
 struct TextResult {
+  std::string about;           // of documents
+  std::int64_t documents = 0;  // 0: a text
   std::int64_t window = 0, stride = 0, windows = 0;
   std::int64_t tokens = 0, scored = 0;
-  std::optional<std::int64_t> words;  // of a text, not of a token file
+  std::optional<std::int64_t> words;  // of texts, not of conversations and token files
   double nats = 0;                    // sum over scored tokens
   double seconds = 0;
 };
 // Makes the work that measures data.text or data.tokens of the source's recipe and fills `result`,
-// which must outlive it. `stride`: 0 for that of disjoint windows.
-ModelWork text_work(Process& process, const ModelSource& source, std::int64_t stride,
+// which must outlive it.
+ModelWork text_work(Process& process, const ModelSource& source, const TextOptions& options,
                     TextResult& result);
 
 struct TaskResult {

@@ -2,6 +2,7 @@
 // trireme evaluate FOLDER --task lambada|choice FILE.jsonl
 // [--section.key=value ...] [--json]: how well a run's newest checkpoint, or a Hugging Face model,
 // foresees a text, or answers questions.
+#include <algorithm>
 #include <cmath>
 #include <ostream>
 
@@ -9,6 +10,7 @@
 #include "recipes/cli/values.h"
 #include "recipes/commands/evaluate.h"
 #include "recipes/report/numbers.h"
+#include "recipes/report/printable.h"
 
 namespace trireme {
 
@@ -32,10 +34,11 @@ std::string place_text(const Place& place) {
 std::string text_json(const Place& place, const std::string& text, const TextResult& r) {
   const double loss = r.nats / static_cast<double>(r.scored);
   std::string json =
-      join(place_json(place), ", \"text\": ", json_string(text), ", \"window\": ", r.window,
-           ", \"stride\": ", r.stride, ", \"windows\": ", r.windows, ", \"tokens\": ", r.tokens,
-           ", \"tokens_scored\": ", r.scored, ", \"loss\": ", json_number(loss),
-           ", \"perplexity\": ", json_number(std::exp(loss)));
+      join(place_json(place), ", \"text\": ", json_string(text),
+           r.documents > 0 ? join(", \"documents\": ", r.documents) : "",
+           ", \"window\": ", r.window, ", \"stride\": ", r.stride, ", \"windows\": ", r.windows,
+           ", \"tokens\": ", r.tokens, ", \"tokens_scored\": ", r.scored,
+           ", \"loss\": ", json_number(loss), ", \"perplexity\": ", json_number(std::exp(loss)));
   if (r.words)
     json += join(", \"words\": ", *r.words, ", \"word_perplexity\": ",
                  json_number(std::exp(r.nats / static_cast<double>(*r.words))));
@@ -45,8 +48,10 @@ std::string text_json(const Place& place, const std::string& text, const TextRes
 
 std::string text_table(const Place& place, const std::string& text, const TextResult& r) {
   const double loss = r.nats / static_cast<double>(r.scored);
-  std::string told = join(place_text(place), " on ", text, "\n  loss        ", fixed(loss, 4),
-                          " nats a token\n  perplexity  ", fixed(std::exp(loss), 4), " a token");
+  std::string told =
+      join(place_text(place), " on ", text, r.about.empty() ? "" : " (" + printable(r.about) + ")",
+           "\n  loss        ", fixed(loss, 4), " nats a token\n  perplexity  ",
+           fixed(std::exp(loss), 4), " a token");
   if (r.words)
     told += join(", ", short_number(std::exp(r.nats / static_cast<double>(*r.words))), " a word (",
                  grouped(*r.words), " words)");
@@ -109,6 +114,11 @@ std::string given_text(const CommandLine& line) {
   return text;
 }
 
+bool gives(const CommandLine& line, std::string_view key) {
+  return std::any_of(line.flags.begin(), line.flags.end(),
+                     [&](const Flag& flag) { return flag.name == key; });
+}
+
 std::int64_t stride_of(const CommandLine& line) {
   const auto given = line.options.find("stride");
   if (given == line.options.end()) return 0;
@@ -141,13 +151,13 @@ void expect_decoder(const ModelSource& source) {
 }
 
 void evaluate_text(Process& process, const CommandLine& line) {
-  const std::int64_t stride = stride_of(line);
+  const TextOptions options{.stride = stride_of(line), .loss_on = gives(line, "data.loss_on")};
   TextResult result;
   Place place;
   open_model(process, line, line.names[0], [&](const ModelSource& source) {
     expect_decoder(source);
     place = {source.place, source.step};
-    return text_work(process, source, stride, result);
+    return text_work(process, source, options, result);
   });
   process.out << (line.options.contains("json") ? text_json(place, given_text(line), result)
                                                 : text_table(place, given_text(line), result));

@@ -169,6 +169,70 @@ TEST_F(ChatRun, DocumentsMayBeApart) {
       << bytes.err;
 }
 
+// Of conversations `evaluate` scores what training learns: the loss of the first step, whose batch
+// is the whole file, is that of the model that it leaves as it is.
+TEST_F(ChatRun, IsEvaluatedAsItIsTrainedOn) {
+  const auto tokens_of = [&] {
+    const ProgramEnd end =
+        run_to_end({program(), "data", "info", chat_, "--data.tokenizer=" + tokenizer_, "--json"});
+    EXPECT_EQ(end.code, 0) << end.err;
+    return nlohmann::json::parse(end.out)["tokens"].get<int>();
+  };
+  int samples = 0, sequence = 0;
+  while (samples == 0) {  // one token more than samples of 8 to 40 tokens
+    const int tokens = tokens_of();
+    for (sequence = 40; sequence > 8 && (tokens - 1) % sequence != 0; --sequence) {
+    }
+    if ((tokens - 1) % sequence == 0) samples = (tokens - 1) / sequence;
+    if (samples == 0)
+      write_file(chat_, text_of_file(chat_) +
+                            R"({"messages": [{"role": "user", "content": "more"}]})"
+                            "\n");
+  }
+  const Words whole{"--batch.global=" + std::to_string(samples),
+                    "--batch.micro=" + std::to_string(samples),
+                    "--batch.sequence=" + std::to_string(sequence),
+                    "--model.dropout=0",
+                    "--optimizer.label_smoothing=0",
+                    "--data.validation=0",
+                    "--train.steps=1",
+                    "--optimizer.lr=1e-300",
+                    "--optimizer.weight_decay=0",
+                    "--train.checkpoint_every=1"};
+  for (const Words& more :
+       std::vector<Words>{{}, {"--data.loss_on=last"}, {"--data.reset_attention_mask=true"}}) {
+    Words flags = whole;
+    flags.insert(flags.end(), more.begin(), more.end());
+    const ProgramEnd trained = train(flags);
+    ASSERT_EQ(trained.code, 0) << trained.err;
+    for (const Words& layout : std::vector<Words>{{}, {"--parallel.data=2", "--zero.stage=3"}}) {
+      Words words{program(), "evaluate", run_.folder(), "--data.text=" + chat_, "--json"};
+      words.insert(words.end(), layout.begin(), layout.end());
+      const ProgramEnd end = run_to_end(words);
+      ASSERT_EQ(end.code, 0) << end.err;
+      const auto told = nlohmann::json::parse(end.out);
+      const double loss = std::stod(column(run_.folder(), "loss")[0]);
+      EXPECT_NEAR(told["loss"].get<double>(), loss, 1e-9 * loss);
+      EXPECT_EQ(told["windows"], samples);
+      EXPECT_LT(told["tokens_scored"], told["tokens"]);
+    }
+  }
+  const Words tokens{program(), "tokenize", chat_, run_ / "c.h5", "--data.tokenizer=" + tokenizer_};
+  ASSERT_EQ(run_to_end(tokens).code, 0);
+  const auto scored = [&](const std::string& flag) {
+    const ProgramEnd end = run_to_end({program(), "evaluate", run_.folder(), flag, "--json"});
+    EXPECT_EQ(end.code, 0) << end.err;
+    return nlohmann::json::parse(end.out)["loss"];
+  };
+  EXPECT_EQ(scored("--data.tokens=" + (run_ / "c.h5")), scored("--data.text=" + chat_));
+  write_file(chat_, R"({"messages": [{"role": "user", "content": "only a question"}]})");
+  const ProgramEnd none =
+      run_to_end({program(), "evaluate", run_.folder(), "--data.text=" + chat_});
+  EXPECT_EQ(none.code, 1);
+  EXPECT_NE(none.err.find("is learned, so there is nothing to score"), std::string::npos)
+      << none.err;
+}
+
 TEST_F(ChatRun, NothingToLearnIsRefused) {
   std::string lines;
   for (int i = 0; i < 60; ++i)
