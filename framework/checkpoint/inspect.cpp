@@ -28,29 +28,12 @@ ArraySummary summarize(const CheckpointReader& reader, const LogicalArray& array
                        std::vector<double>& values) {
   ArraySummary summary;
   summary.array = array;
-  double squares = 0;
-  double smallest = std::numeric_limits<double>::infinity(), largest = -smallest;
-  bool any = false;
+  ValueSums sums;
   for_each_part(array, [&](const Rectangle& part) {
     reader.read(array.name, part, DType::kF64, values.data());
-    for (std::int64_t i = 0; i < part.elements(); ++i) {
-      const double x = values[static_cast<std::size_t>(i)];
-      if (std::isnan(x)) {
-        ++summary.nans;
-        continue;
-      }
-      any = true;
-      summary.infinities += std::isinf(x) ? 1 : 0;
-      squares += x * x;
-      smallest = std::min(smallest, x);
-      largest = std::max(largest, x);
-    }
+    sums.add({values.data(), static_cast<std::size_t>(part.elements())});
   });
-  summary.norm = std::sqrt(squares);
-  if (any) {
-    summary.smallest = smallest;
-    summary.largest = largest;
-  }
+  sums.tell(summary);
   return summary;
 }
 
@@ -104,6 +87,28 @@ std::string value_or_empty(const Scalars& scalars, const std::string& key) {
 }
 
 }  // namespace
+
+void ValueSums::add(std::span<const double> values) {
+  for (const double x : values) {
+    if (std::isnan(x)) {
+      ++nans_;
+      continue;
+    }
+    infinities_ += std::isinf(x) ? 1 : 0;
+    squares_ += x * x;
+    smallest_ = any_ ? std::min(smallest_, x) : x;
+    largest_ = any_ ? std::max(largest_, x) : x;
+    any_ = true;
+  }
+}
+
+void ValueSums::tell(ArraySummary& summary) const {
+  summary.norm = std::sqrt(squares_);
+  summary.smallest = smallest_;
+  summary.largest = largest_;
+  summary.nans = nans_;
+  summary.infinities = infinities_;
+}
 
 std::vector<ArraySummary> inspect(const CheckpointReader& reader) {
   std::vector<double> values(static_cast<std::size_t>(kElements));

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,17 @@ struct ArraySummary {
   double smallest = 0, largest = 0;  // without NaNs; 0 if nothing else is in it
   std::int64_t nans = 0;
   std::int64_t infinities = 0;
+};
+// The same of values that come part by part.
+class ValueSums {
+ public:
+  void add(std::span<const double> values);
+  void tell(ArraySummary& summary) const;
+
+ private:
+  double squares_ = 0, smallest_ = 0, largest_ = 0;
+  std::int64_t nans_ = 0, infinities_ = 0;
+  bool any_ = false;
 };
 // By name. Error at the first damaged block.
 std::vector<ArraySummary> inspect(const CheckpointReader& reader);

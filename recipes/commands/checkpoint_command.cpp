@@ -7,6 +7,7 @@
 #include "recipes/commands/checkpoint_place.h"
 #include "recipes/commands/export_command.h"
 #include "recipes/commands/import_command.h"
+#include "recipes/commands/inspect_folder.h"
 #include "recipes/commands/process.h"
 #include "recipes/report/numbers.h"
 #include "recipes/report/table.h"
@@ -20,7 +21,8 @@ using Rows = std::vector<std::vector<std::string>>;
 constexpr char kUsage[] =
     "trireme checkpoint inspect FOLDER | verify FOLDER... | diff FOLDER FOLDER, each a run's "
     "folder "
-    "or one of its checkpoints, [--json]; export FOLDER OUT [--dtype f32|bf16|f16] "
+    "or one of its checkpoints (inspect: a model folder, too), [--json]; export FOLDER OUT "
+    "[--dtype f32|bf16|f16] "
     "[--shard_size 5GB] makes a Hugging Face folder (of adapters: PEFT's), import FOLDER RUN "
     "[--section.key=value] makes a checkpoint of one, merge FOLDER OUT [--base FOLDER] adds "
     "adapters to their model";
@@ -88,6 +90,7 @@ std::string inspected_text(const std::string& folder, const Manifest& manifest,
 }
 
 int inspect_one(Process& process, const CommandLine& line, const std::string& name) {
+  if (is_stored_model(process.files, name)) return inspect_stored_model(process, line, name);
   const std::string folder = one_in(process, name);
   const CheckpointReader reader(process.files, folder);
   const std::vector<ArraySummary> arrays = inspect(reader);

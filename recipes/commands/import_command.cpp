@@ -4,8 +4,8 @@
 
 #include "framework/backend/backend.h"
 #include "framework/base/error.h"
+#include "recipes/commands/transfer_bar.h"
 #include "recipes/huggingface/folder.h"
-#include "recipes/report/console.h"
 #include "recipes/report/numbers.h"
 #include "recipes/train/model_import.h"
 #include "recipes/train/plan.h"
@@ -38,18 +38,15 @@ int import_folder(Process& process, const CommandLine& line, const std::string& 
     throw UsageError(join("checkpoint import: ", folder,
                           " has no config.json; a Hugging Face folder is expected"));
   const Recipe recipe = recipe_of_import(process, line, folder, run);
-  Console console(process.err, process.terminal, nullptr);
-  const ImportedModel imported =
-      import_model(process.files, recipe, [&](std::int64_t done, std::int64_t all) {
-        console.bar(done, all, join(bytes_text(done), " of ", bytes_text(all)));
-      });
-  console.clear();
+  TransferBar bar(process, "checkpoint import");
+  const ImportedModel imported = import_model(process.files, recipe, bar.progress());
   if (line.options.contains("json"))
     process.out << "{\"checkpoint\": " << json_string(imported.place)
-                << ", \"parameters\": " << imported.parameters << "}\n";
+                << ", \"parameters\": " << imported.parameters
+                << ", \"peak_bytes\": " << bar.peak_bytes() << "}\n";
   else
     process.out << imported.place << ": " << grouped(imported.parameters) << " parameters of "
-                << folder << "\n";
+                << folder << bar.peak_text() << "\n";
   return 0;
 }
 

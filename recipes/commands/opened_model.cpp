@@ -122,11 +122,14 @@ ModelSource source_of(Process& process, Recipe recipe, std::string place, std::i
   expect_scratch_folder(recipe);
   ModelSource source{.place = std::move(place), .step = step, .recipe = std::move(recipe)};
   source.tokenizer = make_tokenizer(source.recipe.data.tokenizer, process.files);
-  expect_room(*source.tokenizer, source.recipe.model.vocab);
+  expect_room(*source.tokenizer, source.recipe);
   source.from_folder = !source.recipe.model.from.empty();
   if (source.from_folder) {
     source.start = start_id_of(*source.tokenizer);
     source.ends = end_ids_of(process.files, source.recipe.model.from);
+    for (const std::int32_t id : source.ends)
+      check(id < source.recipe.model.vocab, source.recipe.model.from, ": eos_token_id ", id,
+            " is no id of the model, which has ", source.recipe.model.vocab, " of them");
   }
   source.answer_ends = source.ends;
   const std::vector<std::int32_t> learned = learned_ends(*source.tokenizer);

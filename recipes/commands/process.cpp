@@ -84,6 +84,8 @@ std::vector<Option> options_of(const std::string& command) {
 
 namespace {
 
+constexpr std::int64_t kBytes = 256;
+
 ModelKeys model_keys_of_checkpoint(Files& files, const std::string& place) {
   const std::string origin = path_join(place, "recipe.cfg");
   const Recipe saved = parse_recipe({.file = origin, .text = read_manifest(files, place).recipe});
@@ -103,9 +105,10 @@ std::function<ModelKeys(const std::string&)> model_keys_reader(Files& files) {
     if (const std::string place = hugging_face ? "" : start_checkpoint(files, folder);
         !place.empty())
       return model_keys_of_checkpoint(files, place);
-    const bool tokenizer = files.exists(path_join(folder, "tokenizer.json"));
-    return ModelKeys{path_join(folder, "config.json"), hf_model_of(files, folder).keys,
-                     tokenizer ? folder : ""};
+    // Without one bytes are its tokens only if it has no more ids than there are bytes.
+    const HfModel model = hf_model_of(files, folder);
+    const bool own = files.exists(path_join(folder, "tokenizer.json")) || model.vocab > kBytes;
+    return ModelKeys{path_join(folder, "config.json"), model.keys, own ? folder : ""};
   };
 }
 

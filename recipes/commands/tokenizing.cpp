@@ -4,6 +4,7 @@
 #include "framework/base/program.h"
 #include "framework/data/package_text.h"
 #include "recipes/report/numbers.h"
+#include "recipes/report/printable.h"
 
 namespace trireme {
 
@@ -46,11 +47,18 @@ void TokenizingBar::show(std::int64_t done, std::int64_t all) {
     console_.line("tokenizing: " + beside);
 }
 
-void expect_room(const Tokenizer& tokenizer, std::int64_t vocab) {
-  if (tokenizer.vocabulary() > vocab)
-    throw UsageError(join("the tokenizer has ids up to ", tokenizer.vocabulary() - 1,
-                          ", but model.vocab = ", vocab, "; give a model.vocab of at least ",
-                          tokenizer.vocabulary()));
+void expect_room(const Tokenizer& tokenizer, const Recipe& recipe) {
+  const std::int64_t vocab = recipe.model.vocab, last = tokenizer.vocabulary() - 1;
+  if (last < vocab) return;
+  const std::string has = join("the tokenizer has ids up to ", last);
+  if (recipe.model.from.empty())
+    throw UsageError(
+        join(has, ", but model.vocab = ", vocab, "; give a model.vocab of at least ", last + 1));
+  throw UsageError(
+      join(has, " (\"", printable(tokenizer.token_of(last)), "\"), but the model of ",
+           recipe.model.from, " has rows for ", vocab,
+           " only: take what is beyond out of added_tokens in tokenizer.json, or give ",
+           "the model rows for it"));
 }
 
 namespace {

@@ -45,7 +45,7 @@ struct OpenedData {
 // this at a time. UsageError for tokens of another tokenizer.
 OpenedData open_data(Process& process, const Recipe& recipe, const Tokenizer& tokenizer);
 
-// UsageError unless all ids of the tokenizer are rows of a model with `vocab` of them.
-void expect_room(const Tokenizer& tokenizer, std::int64_t vocab);
+// UsageError unless all ids of the tokenizer are rows of the recipe's model.
+void expect_room(const Tokenizer& tokenizer, const Recipe& recipe);
 
 }  // namespace trireme

@@ -281,6 +281,7 @@ int train_command(Process& process, const CommandLine& given) {
   }
   const bool first = !world || world->rank() == 0;
   const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(recipe.data.tokenizer, process.files);
+  if (!recipe.model.from.empty()) expect_room(*tokenizer, recipe);
   OpenedData opened;
   in_turn(world.get(), [&] { opened = open_data(process, recipe, *tokenizer); });
   expect_trained(*opened.tokens, recipe);

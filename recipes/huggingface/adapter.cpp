@@ -8,6 +8,7 @@
 #include "framework/base/error.h"
 #include "framework/base/json/json.h"
 #include "framework/checkpoint/safetensors/safetensors_writer.h"
+#include "recipes/huggingface/companions.h"
 #include "recipes/huggingface/making.h"
 #include "recipes/huggingface/tensors.h"
 
@@ -155,6 +156,7 @@ void export_adapter(Files& files, const CheckpointReader& checkpoint, const Reci
                            to_text(config_of(recipe, tensors, naming, options.base), 2) + "\n");
     write_whole_atomically(files, path_join(making, "README.md"),
                            card(checkpoint.manifest(), options.base));
+    if (!options.tokenizer.empty()) copy_companions(files, options.tokenizer, making);
   });
 }
 

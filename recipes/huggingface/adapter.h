@@ -2,7 +2,10 @@
 // of a checkpoint of ours, and into a whole model with the base that they stand beside.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "framework/checkpoint/checkpoint_reader.h"
 #include "recipes/cli/recipe.h"
@@ -17,8 +20,9 @@ void expect_no_adapter(Files& files, const std::string& folder);
 std::string base_of_adapter(Files& files, const std::string& folder);
 
 struct AdapterExport {
-  std::string base;      // folder the model came from, for the config; may be empty
-  bool replace = false;  // what is at the place, once the new folder is whole
+  std::string base;       // folder the model came from, for the config; may be empty
+  std::string tokenizer;  // folder of another one than the base's, which goes along; or empty
+  bool replace = false;   // what is at the place, once the new folder is whole
 };
 
 // Matrices in f32, under PEFT's names: `peft` loads the folder beside the base as it is. `recipe`:
@@ -27,12 +31,18 @@ struct AdapterExport {
 void export_adapter(Files& files, const CheckpointReader& checkpoint, const Recipe& recipe,
                     const std::string& to, const AdapterExport& options);
 
+struct AdapterMerge {
+  std::string tokenizer;           // folder of another one than the base's; empty: the base's
+  std::vector<std::int32_t> ends;  // of texts and answers: generation_config.json has them, too
+  std::function<void(std::int64_t done, std::int64_t all)> progress;  // bytes; may be empty
+};
+
 // A model folder `to` of W + scale * B A: added in f32, rounded once to the type in which the base
-// stores W. Everything else of the base is as it was, byte by byte. Memory: a few blocks and the
+// stores W. All else of the base's weights is as it was, byte by byte. Memory: a few blocks and the
 // matrices of one adapter. Throws Error for what PEFT may keep and this does not understand (DoRA,
 // biases, whole modules, ranks by pattern), by name; for adapters of tensors that the base has not,
 // or of other shapes.
 void merge_adapter(Files& files, const std::string& adapter, const std::string& base,
-                   const std::string& to);
+                   const std::string& to, const AdapterMerge& options = {});
 
 }  // namespace trireme

@@ -1,7 +1,9 @@
 #include "recipes/huggingface/config.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <string_view>
 
 #include "framework/base/error.h"
 #include "recipes/huggingface/config_fields.h"
@@ -12,8 +14,10 @@ namespace {
 
 constexpr std::array kTypes = {"gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma"};
 
-// Of every family: names, ids that the tokenizer and generation_config.json tell too, settings of
-// the package and of its training.
+// Keys of every family that change nothing here: names, ids that the tokenizer and
+// generation_config.json tell too, settings of the package and of its training; what older versions
+// of the package wrote out for every model, settings of generation from before
+// generation_config.json among it.
 const std::vector<std::string> kHarmless = {"architectures",
                                             "_name_or_path",
                                             "_model_name_or_path",
@@ -57,7 +61,62 @@ const std::vector<std::string> kHarmless = {"architectures",
                                             "reorder_and_upcast_attn",
                                             "is_encoder_decoder",
                                             "chunk_size_feed_forward",
-                                            "use_mrope"};
+                                            "use_mrope",
+                                            "is_decoder",
+                                            "sep_token_id",
+                                            "decoder_start_token_id",
+                                            "tokenizer_class",
+                                            "prefix",
+                                            "_num_labels",
+                                            "num_labels",
+                                            "finetuning_task",
+                                            "torchscript",
+                                            "use_bfloat16",
+                                            "tf_legacy_loss",
+                                            "max_sequence_length",
+                                            "_flash_attn_2_enabled",
+                                            "max_length",
+                                            "min_length",
+                                            "do_sample",
+                                            "early_stopping",
+                                            "num_beams",
+                                            "num_beam_groups",
+                                            "diversity_penalty",
+                                            "temperature",
+                                            "top_k",
+                                            "top_p",
+                                            "typical_p",
+                                            "repetition_penalty",
+                                            "length_penalty",
+                                            "no_repeat_ngram_size",
+                                            "encoder_no_repeat_ngram_size",
+                                            "bad_words_ids",
+                                            "num_return_sequences",
+                                            "output_scores",
+                                            "return_dict_in_generate",
+                                            "forced_bos_token_id",
+                                            "forced_eos_token_id",
+                                            "remove_invalid_values",
+                                            "exponential_decay_length_penalty",
+                                            "suppress_tokens",
+                                            "begin_suppress_tokens",
+                                            "cross_attention_hidden_size",
+                                            "tie_encoder_decoder"};
+
+// Of rope_scaling and rope_parameters; what another type needs is told by its name.
+constexpr std::array<std::string_view, 13> kScaling = {"rope_type",
+                                                       "type",
+                                                       "rope_theta",
+                                                       "factor",
+                                                       "low_freq_factor",
+                                                       "high_freq_factor",
+                                                       "original_max_position_embeddings",
+                                                       "partial_rotary_factor",
+                                                       "beta_fast",
+                                                       "beta_slow",
+                                                       "attention_factor",
+                                                       "short_factor",
+                                                       "long_factor"};
 
 class Reader {
  public:
@@ -100,7 +159,7 @@ class Reader {
         fields_.problem(
             join(key, " is not supported: it needs ",
                  std::string(key) == "auto_map" ? "code of its own" : "its own kernels"));
-    fields_.expect("is_decoder", true);
+    fields_.expect("pruned_heads", Json(Json::Object{}));
     fields_.expect("add_cross_attention", false);
   }
 
@@ -111,7 +170,8 @@ class Reader {
     set("hidden", hidden);
     set("heads", fields_.integer("n_head"));
     set("ffn", fields_.integer_or("n_inner", 4 * hidden));
-    set("vocab", fields_.integer("vocab_size", 2));
+    model_.vocab = fields_.integer("vocab_size", 2);
+    set("vocab", model_.vocab);
     model_.context = fields_.integer("n_positions");
     set("positions", model_.context);
     set_number("norm_eps", fields_.number_or("layer_norm_epsilon", 1e-5));
@@ -141,12 +201,16 @@ class Reader {
     check(heads % kv_heads == 0, fields_.what("num_key_value_heads"), ": ", kv_heads,
           " does not divide the ", heads, " query heads");
     set("kv_heads", kv_heads);
-    const std::int64_t head_dim = fields_.integer_or("head_dim", hidden / heads);
-    check(fields_.find("head_dim") || hidden % heads == 0, fields_.what("hidden_size"), ": ",
-          hidden, " is no multiple of the ", heads, " heads, and there is no head_dim");
+    // Where the file is silent.
+    const std::int64_t own = gemma ? 256 : qwen3 ? 128 : hidden / heads;
+    const std::int64_t head_dim = fields_.integer_or("head_dim", own);
+    check(fields_.find("head_dim") || own != hidden / heads || hidden % heads == 0,
+          fields_.what("hidden_size"), ": ", hidden, " is no multiple of the ", heads,
+          " heads, and there is no head_dim");
     set("head_dim", head_dim);
     set("ffn", fields_.integer("intermediate_size"));
-    set("vocab", fields_.integer("vocab_size", 2));
+    model_.vocab = fields_.integer("vocab_size", 2);
+    set("vocab", model_.vocab);
     model_.context = fields_.integer("max_position_embeddings");
     set_number("norm_eps", fields_.number_or("rms_norm_eps", 1e-6));
     set_bool("tie_embeddings", fields_.boolean_or("tie_word_embeddings", gemma));
@@ -190,6 +254,7 @@ class Reader {
     const Json* scaling = fields_.find("rope_scaling");
     double theta = fields_.number_or("rope_theta", kUsualTheta);
     if (const Json* parameters = fields_.find("rope_parameters")) {
+      parameters->object(fields_.what("rope_parameters"));
       scaling = parameters;
       if (const Json* newer = parameters->find("rope_theta"))
         theta = newer->number(fields_.what("rope_parameters.rope_theta"));
@@ -203,6 +268,10 @@ class Reader {
 
   void scale_positions(const Json& scaling) {
     const std::string what = fields_.what("rope_scaling");
+    for (const auto& [key, value] : scaling.object(what))
+      if (!value.is_null() && std::find(kScaling.begin(), kScaling.end(), key) == kScaling.end())
+        fields_.problem(
+            join("rope_scaling.", key, " = ", to_text(value).substr(0, 200), " is not known"));
     const Json* type = scaling.find("rope_type");
     if (!type) type = scaling.find("type");
     const std::string kind = type ? type->text(what + ".rope_type") : "default";
@@ -227,12 +296,13 @@ class Reader {
                          "\" is not supported; default, linear and llama3 are"));
   }
 
-  // A window as long as the context is none. Mistral has one unless the file says null.
+  // A window as long as the context is none. Mistral has one unless the file says null, and so have
+  // Qwen's that use it.
   void window() {
-    constexpr std::int64_t kMistral = 4096;
+    constexpr std::int64_t kUsual = 4096;
     const bool mistral = model_.type == "mistral";
     const bool told = fields_.has("sliding_window");
-    std::int64_t window = fields_.integer_or("sliding_window", mistral && !told ? kMistral : 0);
+    std::int64_t window = fields_.integer_or("sliding_window", told ? 0 : kUsual);
     if (!fields_.boolean_or("use_sliding_window", mistral)) window = 0;
     if (!fields_.find("layer_types")) first_windows(window);
     if (const Json* types = fields_.find("layer_types")) {
@@ -272,9 +342,10 @@ class Reader {
     if (name == "float32") model_.dtype = DType::kF32;
     if (name == "float16") model_.dtype = DType::kF16;
     if (name == "bfloat16") model_.dtype = DType::kBF16;
+    if (name == "float64") model_.dtype = DType::kF64;
     if (!name.empty() && !model_.dtype)
-      fields_.problem(
-          join("dtype = \"", name, "\" is not supported; float32, float16 and bfloat16 are"));
+      fields_.problem(join("dtype = \"", name,
+                           "\" is not supported; float32, float16, bfloat16 and float64 are"));
   }
 
   ConfigFields fields_;

@@ -20,6 +20,7 @@ struct HfModel {
   std::string type;  // model_type: "llama"
   // Recipe keys of the section model that it decides, as texts: {"layers", "30"}.
   std::vector<std::pair<std::string, std::string>> keys;
+  std::int64_t vocab = 0;
   std::int64_t context = 0;    // positions the model was made for
   std::optional<DType> dtype;  // of the stored weights, if it says
 };

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 
 #include "framework/base/error.h"
 #include "framework/checkpoint/safetensors/safetensors_writer.h"
+#include "recipes/huggingface/companions.h"
 #include "recipes/huggingface/config_write.h"
 #include "recipes/huggingface/folder.h"
 #include "recipes/huggingface/generation_config.h"
@@ -15,19 +17,10 @@ namespace trireme {
 namespace {
 
 constexpr std::int64_t kBlockBytes = std::int64_t{8} << 20;
-// What a folder has beside config and weights, as far as it has it.
-constexpr std::array kCompanions = {"tokenizer.json",
-                                    "tokenizer_config.json",
-                                    "special_tokens_map.json",
-                                    "tokenizer.model",
-                                    "added_tokens.json",
-                                    "chat_template.jinja",
-                                    "vocab.json",
-                                    "merges.txt"};
-
 // A tensor of the folder, and the logical ones that it is made of, by part.
 struct Fused {
   SafeTensor stored;
+  DType dtype = DType::kF32;
   bool transposed = false;
   std::vector<LogicalArray> parts;
 };
@@ -47,7 +40,23 @@ std::vector<std::string> sort_key(const std::string& name) {
   return key;
 }
 
-std::vector<Fused> fused_tensors(const CheckpointReader& checkpoint, HfNaming naming, DType dtype) {
+// The type that a tensor is to have.
+using TypeOf = std::function<DType(const std::string& name)>;
+
+TypeOf types_of(Files& files, const HfExport& options) {
+  if (options.dtype || options.base.empty())
+    return [dtype = options.dtype.value_or(DType::kF32)](const std::string&) { return dtype; };
+  const auto base = std::make_shared<const HfFolder>(files, options.base);
+  const DType others = stored_types(*base).front();
+  return [base, others](const std::string& name) {
+    const SafeTensor* const stored = base->find(name);
+    const auto dtype = stored ? dtype_of_safetensors(stored->dtype) : std::nullopt;
+    return dtype && is_floating(*dtype) ? *dtype : others;
+  };
+}
+
+std::vector<Fused> fused_tensors(const CheckpointReader& checkpoint, HfNaming naming,
+                                 const TypeOf& type_of) {
   std::map<std::vector<std::string>, Fused> all;
   for (const LogicalArray& array : checkpoint.arrays()) {
     if (array.name.array != "value") continue;
@@ -56,7 +65,8 @@ std::vector<Fused> fused_tensors(const CheckpointReader& checkpoint, HfNaming na
           " has no name in the files of this family");
     Fused& fused = all[sort_key(place->name)];
     fused.stored.name = place->name;
-    fused.stored.dtype = safetensors_name(dtype);
+    fused.dtype = type_of(place->name);
+    fused.stored.dtype = safetensors_name(fused.dtype);
     fused.transposed = place->transposed;
     fused.stored.shape = {array.rows() * place->parts};
     if (array.shape.dims() == 2) fused.stored.shape.push_back(array.columns());
@@ -84,7 +94,7 @@ class WeightFiles {
     std::vector<std::vector<const Fused*>> shards(1);
     std::int64_t bytes = 0;
     for (const Fused& tensor : tensors) {
-      const std::int64_t own = tensor.stored.elements() * size_of(options_.dtype);
+      const std::int64_t own = tensor.stored.elements() * size_of(tensor.dtype);
       if (bytes > 0 && bytes + own > options_.shard_bytes) {
         shards.emplace_back();
         bytes = 0;
@@ -133,14 +143,14 @@ class WeightFiles {
 
   void write_rows(const Fused& tensor, SafetensorsWriter& writer) {
     for (const LogicalArray& part : tensor.parts) {
-      const std::int64_t width = part.columns() * size_of(options_.dtype);
+      const std::int64_t width = part.columns() * size_of(tensor.dtype);
       const std::int64_t step =
           std::max<std::int64_t>(1, kBlockBytes / std::max<std::int64_t>(1, width));
       std::vector<std::byte> block;
       for (std::int64_t row = 0; row < part.rows(); row += step) {
         const std::int64_t rows = std::min(step, part.rows() - row);
         block.resize(static_cast<std::size_t>(rows * width));
-        checkpoint_.read(part.name, {row, 0, rows, part.columns()}, options_.dtype, block.data());
+        checkpoint_.read(part.name, {row, 0, rows, part.columns()}, tensor.dtype, block.data());
         told(writer, block, rows * width);
       }
     }
@@ -149,7 +159,7 @@ class WeightFiles {
   // Stored rows are our columns; each holds those of all parts behind each other.
   void write_transposed(const Fused& tensor, SafetensorsWriter& writer) {
     const std::int64_t columns = tensor.stored.shape[0], all_rows = tensor.stored.shape[1];
-    const std::int64_t width = size_of(options_.dtype);
+    const std::int64_t width = size_of(tensor.dtype);
     const std::int64_t step = std::max<std::int64_t>(1, kBlockBytes / (all_rows * width));
     std::vector<std::byte> read, block;
     for (std::int64_t column = 0; column < columns; column += step) {
@@ -158,7 +168,7 @@ class WeightFiles {
       std::int64_t first = 0;
       for (const LogicalArray& part : tensor.parts) {
         read.resize(static_cast<std::size_t>(part.rows() * count * width));
-        checkpoint_.read(part.name, {0, column, part.rows(), count}, options_.dtype, read.data());
+        checkpoint_.read(part.name, {0, column, part.rows(), count}, tensor.dtype, read.data());
         for (std::int64_t r = 0; r < part.rows(); ++r)
           for (std::int64_t c = 0; c < count; ++c)
             std::copy_n(read.data() + (r * count + c) * width, width,
@@ -176,28 +186,15 @@ class WeightFiles {
   std::int64_t done_ = 0, all_ = 0;
 };
 
-// The base's own config, with the type that the files now have.
+// The base's own config, with the type that the files have if another one was asked for.
 Json config_for(Files& files, const Recipe& recipe, const HfExport& options) {
-  if (options.base.empty()) return hf_config_of(recipe, options.dtype);
+  if (options.base.empty()) return hf_config_of(recipe, options.dtype.value_or(DType::kF32));
   const std::string path = path_join(options.base, "config.json");
   Json::Object members = parse_json(read_whole(files, path), path).object(path);
   for (auto& [key, value] : members)
-    if (key == "torch_dtype" || key == "dtype") value = torch_name(options.dtype);
+    if (options.dtype && (key == "torch_dtype" || key == "dtype"))
+      value = torch_name(*options.dtype);
   return members;
-}
-
-void copy_companions(Files& files, const std::string& from, const std::string& to) {
-  for (const char* name : kCompanions) {
-    const std::string path = path_join(from, name);
-    if (files.status(path).kind == FileKind::kFile)
-      write_whole_atomically(files, path_join(to, name), read_whole(files, path));
-  }
-}
-
-// What the model was trained with: its template goes with it. May be empty.
-std::string tokenizer_folder(Files& files, const Recipe& recipe, const std::string& base) {
-  const std::string& used = recipe.data.tokenizer;
-  return files.status(used).kind == FileKind::kDirectory ? used : base;
 }
 
 std::string name_of_folder(std::string path) {
@@ -222,22 +219,33 @@ std::string model_card(const Recipe& recipe, const Manifest& manifest, const HfE
 
 }  // namespace
 
-DType stored_type(Files& files, const std::string& folder) {
-  const HfFolder from(files, folder);
-  if (from.model().dtype) return *from.model().dtype;
-  for (const std::string& name : from.names())
-    if (const auto dtype = dtype_of_safetensors(from.find(name)->dtype);
+std::string tokenizer_folder(Files& files, const Recipe& recipe, const std::string& base) {
+  const std::string& used = recipe.data.tokenizer;
+  const FileKind kind = files.status(used).kind;
+  if (kind == FileKind::kFile && used.ends_with("/tokenizer.json")) return folder_of(used);
+  return kind == FileKind::kDirectory ? used : base;
+}
+
+std::vector<DType> stored_types(const HfFolder& folder) {
+  std::map<DType, std::int64_t> bytes;
+  for (const std::string& name : folder.names())
+    if (const auto dtype = dtype_of_safetensors(folder.find(name)->dtype);
         dtype && is_floating(*dtype) && !is_hf_buffer(name))
-      return *dtype;
-  return DType::kF32;
+      bytes[*dtype] += folder.find(name)->bytes;
+  std::vector<DType> types;
+  for (const auto& [dtype, count] : bytes) types.push_back(dtype);
+  std::stable_sort(types.begin(), types.end(),
+                   [&](DType a, DType b) { return bytes.at(a) > bytes.at(b); });
+  if (types.empty()) types.push_back(DType::kF32);
+  return types;
 }
 
 void export_model(Files& files, const CheckpointReader& checkpoint, const Recipe& recipe,
                   const std::string& to, const HfExport& options) {
   const Json config = config_for(files, recipe, options);
   const std::string type = config.at("model_type", "config.json").text("config.json: model_type");
-  const std::vector<Fused> tensors =
-      fused_tensors(checkpoint, type == "gpt2" ? HfNaming::kGpt2 : HfNaming::kLlama, options.dtype);
+  const std::vector<Fused> tensors = fused_tensors(
+      checkpoint, type == "gpt2" ? HfNaming::kGpt2 : HfNaming::kLlama, types_of(files, options));
   make_folder(files, to, options.replace, [&](const std::string& making) {
     WeightFiles(files, checkpoint, making, options).write(tensors);
     const std::string tokenizer = tokenizer_folder(files, recipe, options.base);

@@ -7,17 +7,20 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "framework/base/dtype.h"
 #include "framework/checkpoint/checkpoint_reader.h"
 #include "recipes/cli/recipe.h"
+#include "recipes/huggingface/folder.h"
 
 namespace trireme {
 
 struct HfExport {
-  DType dtype = DType::kF32;                         // of the weights in the files
+  // Of the weights in the files; empty: each tensor's is that of the base's, f32 without a base.
+  std::optional<DType> dtype;
   std::int64_t shard_bytes = std::int64_t{5} << 30;  // of one file, at most one tensor more
   std::string base;                                  // folder the model came from; may be empty
   std::vector<std::int32_t> ends;  // of texts and answers: generation_config.json has them
@@ -33,7 +36,11 @@ struct HfExport {
 void export_model(Files& files, const CheckpointReader& checkpoint, const Recipe& recipe,
                   const std::string& to, const HfExport& options);
 
-// The type that the folder's weights are stored in: what an export keeps.
-DType stored_type(Files& files, const std::string& folder);
+// What the model was trained with, so that its template goes with it; `base` where that is no
+// folder. May be empty.
+std::string tokenizer_folder(Files& files, const Recipe& recipe, const std::string& base);
+
+// The types that the floating-point weights of a folder are stored in, most frequent first.
+std::vector<DType> stored_types(const HfFolder& folder);
 
 }  // namespace trireme

@@ -1,6 +1,7 @@
 #include "recipes/huggingface/folder.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "framework/base/error.h"
 #include "framework/checkpoint/convert.h"
@@ -11,7 +12,9 @@ namespace trireme {
 namespace {
 
 constexpr std::int64_t kMostJson = std::int64_t{64} << 20;
-constexpr std::string_view kPrefix = "transformer.";  // GPT-2's, which some files leave out
+constexpr std::string_view kHead = "lm_head.weight";
+constexpr std::int64_t kCompared = std::int64_t{1} << 18;  // elements at once
+constexpr std::string_view kPrefix = "transformer.";       // GPT-2's, which some files leave out
 
 // A name that a file of the folder can have: no way out of it.
 void expect_inside(const std::string& name, const std::string& where) {
@@ -50,20 +53,18 @@ HfNaming HfFolder::naming() const {
   return model_.type == "gpt2" ? HfNaming::kGpt2 : HfNaming::kLlama;
 }
 
+// Of both, `transformers` reads the whole file.
 void HfFolder::open_weights(Files& files) {
-  const std::string index = path_join(folder_, "model.safetensors.index.json");
+  const std::string whole = path_join(folder_, "model.safetensors"), index = whole + ".index.json";
+  if (files.exists(whole)) return add(std::make_unique<SafetensorsFile>(files, whole));
   if (files.exists(index)) return open_shards(files, index);
-  const std::string whole = path_join(folder_, "model.safetensors");
-  if (!files.exists(whole)) {
-    std::string others;
-    for (const std::string& name : files.list(folder_))
-      if (name.ends_with(".bin") || name.ends_with(".pt") || name.ends_with(".gguf") ||
-          name.ends_with(".safetensors"))
-        others += (others.empty() ? "" : ", ") + name;
-    fail(folder_, ": there is neither model.safetensors nor model.safetensors.index.json",
-         others.empty() ? "" : "; " + others + " are not read");
-  }
-  add(std::make_unique<SafetensorsFile>(files, whole));
+  std::string others;
+  for (const std::string& name : files.list(folder_))
+    if (name.ends_with(".bin") || name.ends_with(".pt") || name.ends_with(".gguf") ||
+        name.ends_with(".safetensors"))
+      others += (others.empty() ? "" : ", ") + name;
+  fail(folder_, ": there is neither model.safetensors nor model.safetensors.index.json",
+       others.empty() ? "" : "; " + others + " are not read");
 }
 
 void HfFolder::open_shards(Files& files, const std::string& index) {
@@ -103,6 +104,12 @@ std::set<std::string> HfFolder::names() const {
   return names;
 }
 
+std::vector<std::string> HfFolder::paths() const {
+  std::vector<std::string> paths;
+  for (const auto& file : files_) paths.push_back(file->path());
+  return paths;
+}
+
 bool HfFolder::reads(const std::string& file) const {
   return std::any_of(files_.begin(), files_.end(),
                      [&](const auto& one) { return one->path() == file; });
@@ -115,12 +122,46 @@ const SafeTensor* HfFolder::find(const std::string& name) const {
 
 HfFolder::Found HfFolder::at(const std::string& logical, const HfPlace& place) const {
   auto found = tensors_.find(place.name);
-  // A head of its own that files leave out is the embedding.
-  if (found == tensors_.end() && place.name == "lm_head.weight")
-    found = tensors_.find(hf_place(naming(), "embedding.table")->name);
+  // A head of its own that files leave out is the embedding; of a tied pair either may be there.
+  if (found == tensors_.end() && place.name == kHead) found = tensors_.find(embedding_name());
+  if (found == tensors_.end() && place.name == embedding_name() && tied())
+    found = tensors_.find(std::string(kHead));
   check(found != tensors_.end(), folder_, ": tensor \"", place.name, "\" is missing, which is ",
         logical);
   return found->second;
+}
+
+std::string HfFolder::embedding_name() const { return hf_place(naming(), "embedding.table")->name; }
+
+bool HfFolder::tied() const {
+  return std::find(model_.keys.begin(), model_.keys.end(),
+                   std::pair<std::string, std::string>{"tie_embeddings", "true"}) !=
+         model_.keys.end();
+}
+
+// A head that the configuration ties, and the files have as another matrix: versions of
+// `transformers` differ in which they mean.
+void HfFolder::expect_one_table() const {
+  const auto head = tensors_.find(std::string(kHead)), table = tensors_.find(embedding_name());
+  if (head == tensors_.end() || table == tensors_.end()) return;
+  const SafeTensor &a = *head->second.tensor, &b = *table->second.tensor;
+  bool same = a.shape == b.shape;
+  const std::int64_t columns = same && a.shape.size() == 2 ? a.shape[1] : 0;
+  const std::int64_t rows = columns == 0 ? 0 : a.shape[0];
+  const std::int64_t step =
+      std::max<std::int64_t>(1, kCompared / std::max<std::int64_t>(1, columns));
+  std::vector<double> x(static_cast<std::size_t>(step * columns)), y(x.size());
+  for (std::int64_t row = 0; same && row < rows; row += step) {
+    const std::int64_t count = std::min(step, rows - row);
+    read_rows(head->second, row, count, 0, columns, DType::kF64,
+              reinterpret_cast<std::byte*>(x.data()));
+    read_rows(table->second, row, count, 0, columns, DType::kF64,
+              reinterpret_cast<std::byte*>(y.data()));
+    same = std::memcmp(x.data(), y.data(), static_cast<std::size_t>(count * columns) * 8) == 0;
+  }
+  check(same, folder_, ": tie_word_embeddings is true, but ", a.name, " and ", b.name,
+        " differ; set tie_word_embeddings to false in config.json to have both, or take ", a.name,
+        " out of the file");
 }
 
 // Of the shape that it must have.
@@ -156,6 +197,13 @@ HfFolder::Stored HfFolder::stored(const std::string& logical, const Shape& shape
   const std::int64_t row = place->part * shape[0] + at_rows.row;
   return {.path = found.file->path(),
           .offset = found.tensor->begin + (row * all + at_rows.column) * size_of(stored)};
+}
+
+DType HfFolder::stored_type(const std::string& logical) const {
+  const std::optional<HfPlace> place = hf_place(naming(), logical);
+  check(place.has_value(), folder_, ": ", model_.type, " models have no tensor ", logical);
+  const Found found = at(logical, *place);
+  return element_type(*found.tensor, found.file->path());
 }
 
 void HfFolder::read(const std::string& logical, const Shape& shape, const Rectangle& at_rows,
@@ -210,7 +258,8 @@ void HfFolder::expect_all_used(const std::vector<std::string>& logical, bool tie
   std::set<std::string> used;
   for (const std::string& name : logical)
     if (const std::optional<HfPlace> place = hf_place(naming(), name)) used.insert(place->name);
-  if (tied) used.insert("lm_head.weight");
+  if (tied) used.insert(std::string(kHead));
+  if (tied) expect_one_table();
   std::string unused;
   int count = 0;
   for (const auto& [name, found] : tensors_) {

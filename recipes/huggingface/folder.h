@@ -27,10 +27,15 @@ class HfFolder {
   const HfModel& model() const { return model_; }
   // Names of all tensors, without the prefix of the whole model.
   std::set<std::string> names() const;
+  // Of the files with its weights.
+  std::vector<std::string> paths() const;
   // Is that one of the files with its weights?
   bool reads(const std::string& file) const;
   // Null if there is none.
   const SafeTensor* find(const std::string& name) const;
+
+  // Of a logical tensor; Error for one that is missing or no floating-point one.
+  DType stored_type(const std::string& logical) const;
 
   // A rectangle of a logical tensor of that shape, row-major, converted to `dtype`. Error naming
   // both shapes if the stored one differs.
@@ -44,7 +49,8 @@ class HfFolder {
   };
   Stored stored(const std::string& logical, const Shape& shape, const Rectangle& at,
                 DType dtype) const;
-  // Error naming the tensors that are neither of these logical ones nor make nothing of a model.
+  // Error naming the tensors that are neither of these logical ones nor make nothing of a model,
+  // and for a tied head that is there with other values than the embedding's.
   void expect_all_used(const std::vector<std::string>& logical, bool tied) const;
 
  private:
@@ -62,6 +68,9 @@ class HfFolder {
   void read_transposed(const Found& found, std::int64_t first, const Rectangle& at, DType dtype,
                        std::byte* out) const;
   HfNaming naming() const;
+  std::string embedding_name() const;
+  bool tied() const;
+  void expect_one_table() const;
 
   std::string folder_;
   HfModel model_;

@@ -1,6 +1,7 @@
 #include "recipes/huggingface/generation_config.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "framework/base/error.h"
 #include "framework/base/json/json.h"
@@ -27,12 +28,18 @@ std::vector<std::int32_t> end_ids_of(Files& files, const std::string& folder) {
     const std::string path = path_join(folder, name);
     if (!files.exists(path)) continue;
     const Json config = parse_json(read_whole(files, path), path);
+    config.object(path);
     const Json* ends = config.find("eos_token_id");
     if (!ends || ends->is_null()) continue;
     const std::string what = path + ": eos_token_id";
     std::vector<std::int32_t> ids;
     const Json::Array list = ends->is(Json::Kind::kArray) ? ends->array(what) : Json::Array{*ends};
-    for (const Json& id : list) ids.push_back(static_cast<std::int32_t>(id.integer(what)));
+    for (const Json& json : list) {
+      const std::int64_t id = json.integer(what);
+      check(id >= 0 && id <= std::numeric_limits<std::int32_t>::max(), what, ": ", id,
+            " is no token id");
+      ids.push_back(static_cast<std::int32_t>(id));
+    }
     return ids;
   }
   return {};

@@ -11,7 +11,7 @@
 namespace trireme {
 
 // eos_token_id of generation_config.json, else of config.json: a number or a list. Empty if neither
-// says one.
+// says one. Error for what is no id of 31 bits; the model may have fewer.
 std::vector<std::int32_t> end_ids_of(Files& files, const std::string& folder);
 
 // generation_config.json of `to`: that of `base` (may be empty, or without one) byte for byte if it

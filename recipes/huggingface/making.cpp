@@ -4,12 +4,15 @@
 
 namespace trireme {
 
-void make_folder(Files& files, const std::string& to, bool replace,
+void make_folder(Files& files, const std::string& named, bool replace,
                  const std::function<void(const std::string& making)>& fill) {
+  std::string to = named;
+  while (to.size() > 1 && to.back() == '/') to.pop_back();
   check(replace || !files.exists(to) ||
             (files.status(to).kind == FileKind::kDirectory && files.list(to).empty()),
         "export to ", to, ": it is there already; a new or empty folder is expected");
-  const std::string making = files.temporary_name(to);
+  const std::string making = to + ".tmp-making";
+  files.remove_all(making);  // what one that was killed has left
   files.make_directories(making);
   try {
     fill(making);

@@ -12,7 +12,9 @@
 #include "framework/checkpoint/convert.h"
 #include "framework/checkpoint/safetensors/safetensors_writer.h"
 #include "recipes/huggingface/adapter.h"
+#include "recipes/huggingface/companions.h"
 #include "recipes/huggingface/folder.h"
+#include "recipes/huggingface/generation_config.h"
 #include "recipes/huggingface/making.h"
 
 namespace trireme {
@@ -146,50 +148,69 @@ class Adapters {
   std::map<std::string, Pair> pairs_;
 };
 
-void copy(const SafetensorsFile& from, const SafeTensor& tensor, SafetensorsWriter& to) {
-  std::vector<std::byte> block;
-  for (std::int64_t at = 0; at < tensor.bytes; at += kBlockBytes) {
-    block.resize(static_cast<std::size_t>(std::min(kBlockBytes, tensor.bytes - at)));
-    from.read(tensor, at, static_cast<std::int64_t>(block.size()), block.data());
-    to.write(block.data(), static_cast<std::int64_t>(block.size()));
+// Tensors from the base's files to ours.
+class Merging {
+ public:
+  Merging(Files& files, const Adapters& adapters, const HfFolder& base, const AdapterMerge& options)
+      : files_(files), adapters_(adapters), options_(options) {
+    for (const std::string& name : base.names()) all_ += base.find(name)->bytes;
   }
-}
 
-void add(const Adapters& adapters, const SafetensorsFile& from, const SafeTensor& tensor,
-         SafetensorsWriter& to) {
-  const auto dtype = dtype_of_safetensors(tensor.dtype);
-  check(dtype && is_floating(*dtype), from.path(), ": tensor \"", tensor.name, "\" is ",
-        tensor.dtype, "; F64, F32, F16 and BF16 can be added to");
-  const Adapters::Factors factors = adapters.factors(tensor);
-  const std::int64_t columns = tensor.shape[1], width = columns * size_of(*dtype);
-  const std::int64_t r = adapters.config().rank;
-  const auto scale = static_cast<float>(adapters.config().scale);
-  std::vector<std::byte> raw(static_cast<std::size_t>(width));
-  std::vector<float> row(static_cast<std::size_t>(columns)), sum(row.size());
-  for (std::int64_t i = 0; i < tensor.shape[0]; ++i) {
-    from.read(tensor, i * width, width, raw.data());
-    converter(*dtype, DType::kF32)(raw.data(), reinterpret_cast<std::byte*>(row.data()), columns);
-    std::fill(sum.begin(), sum.end(), 0.0f);
-    for (std::int64_t k = 0; k < r; ++k) {
-      const float factor = factors.left[static_cast<std::size_t>(i * r + k)];
-      const float* right = factors.right.data() + k * columns;
-      for (std::size_t j = 0; j < row.size(); ++j) sum[j] += factor * right[j];
+  void file(const std::string& from, const std::string& to) {
+    const SafetensorsFile read(files_, from);
+    SafetensorsWriter writer(files_, to, read.tensors(), read.metadata());
+    for (const SafeTensor& tensor : read.tensors())
+      adapters_.has(tensor.name) ? add(read, tensor, writer) : copy(read, tensor, writer);
+    writer.commit();
+  }
+
+ private:
+  void write(SafetensorsWriter& to, const std::vector<std::byte>& bytes) {
+    to.write(bytes.data(), std::ssize(bytes));
+    done_ += std::ssize(bytes);
+    if (options_.progress) options_.progress(done_, all_);
+  }
+
+  void copy(const SafetensorsFile& from, const SafeTensor& tensor, SafetensorsWriter& to) {
+    std::vector<std::byte> block;
+    for (std::int64_t at = 0; at < tensor.bytes; at += kBlockBytes) {
+      block.resize(static_cast<std::size_t>(std::min(kBlockBytes, tensor.bytes - at)));
+      from.read(tensor, at, std::ssize(block), block.data());
+      write(to, block);
     }
-    for (std::size_t j = 0; j < row.size(); ++j) row[j] += scale * sum[j];
-    converter(DType::kF32, *dtype)(reinterpret_cast<const std::byte*>(row.data()), raw.data(),
-                                   columns);
-    to.write(raw.data(), width);
   }
-}
 
-void merge_file(Files& files, const Adapters& adapters, const std::string& from,
-                const std::string& to) {
-  const SafetensorsFile file(files, from);
-  SafetensorsWriter writer(files, to, file.tensors(), file.metadata());
-  for (const SafeTensor& tensor : file.tensors())
-    adapters.has(tensor.name) ? add(adapters, file, tensor, writer) : copy(file, tensor, writer);
-  writer.commit();
-}
+  void add(const SafetensorsFile& from, const SafeTensor& tensor, SafetensorsWriter& to) {
+    const auto dtype = dtype_of_safetensors(tensor.dtype);
+    check(dtype && is_floating(*dtype), from.path(), ": tensor \"", tensor.name, "\" is ",
+          tensor.dtype, "; F64, F32, F16 and BF16 can be added to");
+    const Adapters::Factors factors = adapters_.factors(tensor);
+    const std::int64_t columns = tensor.shape[1], width = columns * size_of(*dtype);
+    const std::int64_t r = adapters_.config().rank;
+    const auto scale = static_cast<float>(adapters_.config().scale);
+    std::vector<std::byte> raw(static_cast<std::size_t>(width));
+    std::vector<float> row(static_cast<std::size_t>(columns)), sum(row.size());
+    for (std::int64_t i = 0; i < tensor.shape[0]; ++i) {
+      from.read(tensor, i * width, width, raw.data());
+      converter(*dtype, DType::kF32)(raw.data(), reinterpret_cast<std::byte*>(row.data()), columns);
+      std::fill(sum.begin(), sum.end(), 0.0f);
+      for (std::int64_t k = 0; k < r; ++k) {
+        const float factor = factors.left[static_cast<std::size_t>(i * r + k)];
+        const float* right = factors.right.data() + k * columns;
+        for (std::size_t j = 0; j < row.size(); ++j) sum[j] += factor * right[j];
+      }
+      for (std::size_t j = 0; j < row.size(); ++j) row[j] += scale * sum[j];
+      converter(DType::kF32, *dtype)(reinterpret_cast<const std::byte*>(row.data()), raw.data(),
+                                     columns);
+      write(to, raw);
+    }
+  }
+
+  Files& files_;
+  const Adapters& adapters_;
+  const AdapterMerge& options_;
+  std::int64_t done_ = 0, all_ = 0;
+};
 
 // Files of a model, as they are; folders and other formats of the weights stay behind.
 bool goes_along(const std::string& name) {
@@ -201,22 +222,26 @@ bool goes_along(const std::string& name) {
 }  // namespace
 
 void merge_adapter(Files& files, const std::string& adapter, const std::string& base,
-                   const std::string& to) {
+                   const std::string& to, const AdapterMerge& options) {
   const Adapters adapters(files, adapter);
   const HfFolder folder(files, base);
   std::string missing;
   for (const std::string& name : adapters.names())
     if (!folder.find(name)) missing += (missing.empty() ? "" : ", ") + name;
   check(missing.empty(), adapters.path(), ": the base ", base, " has no tensor ", missing);
+  const bool own = options.tokenizer.empty() || options.tokenizer == base;
   make_folder(files, to, false, [&](const std::string& making) {
+    Merging merging(files, adapters, folder, options);
     for (const std::string& name : files.list(base)) {
       const std::string from = path_join(base, name), place = path_join(making, name);
       if (files.status(from).kind != FileKind::kFile) continue;
       if (folder.reads(from))
-        merge_file(files, adapters, from, place);
-      else if (goes_along(name))
+        merging.file(from, place);
+      else if (goes_along(name) && (own || !is_companion(name)))
         write_whole_atomically(files, place, read_whole(files, from));
     }
+    if (!own) copy_companions(files, options.tokenizer, making);
+    if (!options.ends.empty()) write_generation_config(files, base, making, options.ends);
   });
 }
 

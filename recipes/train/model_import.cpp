@@ -8,7 +8,9 @@
 #include "framework/base/error.h"
 #include "framework/checkpoint/checkpoint_folder.h"
 #include "framework/comm/communicator.h"
-#include "recipes/huggingface/export.h"
+#include "recipes/cli/keys.h"
+#include "recipes/cli/parse.h"
+#include "recipes/cli/values.h"
 #include "recipes/huggingface/folder.h"
 #include "recipes/train/plan.h"
 #include "recipes/train/run_lock.h"
@@ -18,8 +20,8 @@ namespace trireme {
 
 namespace {
 
-// The values of the whole model, each tensor once.
-std::vector<Piece> whole_pieces(const ModelOptions& model, DType dtype) {
+// The values of the whole model, each tensor once; f64 where they are stored so.
+std::vector<Piece> whole_pieces(const ModelOptions& model, const HfFolder& folder) {
   const std::unique_ptr<Communicator> alone = make_self_communicator();
   BuildContext build{.tensor = {alone.get()}};
   std::vector<ModulePtr> modules;  // a tied table is found in two
@@ -30,6 +32,8 @@ std::vector<Piece> whole_pieces(const ModelOptions& model, DType dtype) {
     modules.back()->visit([&](Parameter& p) {
       for (const Section& section : p.spec().sections) {
         if (!seen.insert(section.name).second) continue;
+        const DType dtype =
+            folder.stored_type(section.name) == DType::kF64 ? DType::kF64 : DType::kF32;
         LogicalArray array{{section.name, "value"}, section.logical, dtype};
         const Rectangle whole{0, 0, array.rows(), array.columns()};
         pieces.push_back({std::move(array), whole});
@@ -73,6 +77,29 @@ Manifest head_of(Files& files, const Recipe& recipe) {
   return head;
 }
 
+// Where an import of the same model is, this one is compared with it, every bit, by commit().
+void expect_no_other_run(Files& files, const Recipe& recipe) {
+  const std::string& run = recipe.train.folder;
+  const EarlierRun there = earlier_run(files, run);
+  if (!there.any()) return;
+  check(there.steps == 0 && there.checkpoints == std::vector<std::int64_t>{0}, run,
+        " has a run with steps or checkpoints already; import into another folder");
+  const std::string place = CheckpointFolder(files, checkpoints_folder(run)).folder_of(0);
+  if (!glance_at_checkpoint(files, place).empty()) return;  // damaged: it gives way
+  const Recipe old = parse_recipe(
+      {.file = path_join(place, "recipe.cfg"), .text = read_manifest(files, place).recipe});
+  for (const Key& key : keys())
+    check(key.section != "model" || key.name == "from" || text_of(key, old) == text_of(key, recipe),
+          run, " has an import of another model, with model.", key.name, " = ", text_of(key, old),
+          " instead of ", text_of(key, recipe), "; import into another folder");
+}
+
+// Files that one that was killed was writing.
+void remove_unfinished(Files& files, const std::string& run) {
+  for (const std::string& name : files.list(run))
+    if (name.starts_with("recipe.cfg.tmp-")) files.remove(path_join(run, name));
+}
+
 }  // namespace
 
 ImportedModel import_model(
@@ -81,41 +108,43 @@ ImportedModel import_model(
   const std::string& run = recipe.train.folder;
   const HfFolder folder(files, recipe.model.from);
   const ModelOptions model = engine_options(recipe).model;
-  const DType dtype =
-      stored_type(files, recipe.model.from) == DType::kF64 ? DType::kF64 : DType::kF32;
-  const std::vector<Piece> pieces = whole_pieces(model, dtype);
+  const std::vector<Piece> pieces = whole_pieces(model, folder);
   std::vector<std::string> names;
   ImportedModel imported;
+  std::int64_t bytes = 0, done = 0;
   for (const Piece& piece : pieces) {
     names.push_back(piece.array.name.tensor);
     imported.parameters += piece.at.elements();
+    bytes += piece.at.elements() * size_of(piece.array.dtype);
   }
   folder.expect_all_used(names, model.tie_embeddings);
 
   files.make_directories(run);
   const RunLock lock(files, run, this_process(files));
-  check(!earlier_run(files, run).any(), run,
-        " has a run with steps or checkpoints already; import into another folder");
+  expect_no_other_run(files, recipe);
+  remove_unfinished(files, run);
   CheckpointFolder checkpoints(files, checkpoints_folder(run));
-  const std::string place = checkpoints.begin(0);
+  const std::string place = checkpoints.begin(0), recipe_path = path_join(run, "recipe.cfg");
   try {
     const std::int64_t needed = CheckpointWriter::bytes_needed(pieces),
                        free = files.free_space(run);
     check(needed <= free, "import into ", run, ": ", needed, " bytes are needed, but the disk has ",
           free, " free");
     CheckpointWriter writer(files, place, "ranks-0.h5", pieces);
-    std::int64_t done = 0;
-    copy_values(folder, pieces, writer, [&](std::int64_t bytes) {
-      if (progress) progress(done += bytes, imported.parameters * size_of(dtype));
+    copy_values(folder, pieces, writer, [&](std::int64_t more) {
+      if (progress) progress(done += more, bytes);
     });
     Manifest head = head_of(files, recipe);
     head.files.push_back(writer.finish());
+    // The checkpoint is the last thing to appear; one that is there already is compared first.
+    const bool again = !checkpoints.steps().empty();
+    if (!again) write_whole_atomically(files, recipe_path, recorded_recipe(recipe));
     checkpoints.commit(head);
+    if (again) write_whole_atomically(files, recipe_path, recorded_recipe(recipe));
   } catch (...) {
     checkpoints.discard();
     throw;
   }
-  write_whole_atomically(files, path_join(run, "recipe.cfg"), recorded_recipe(recipe));
   imported.place = checkpoints.folder_of(0);
   return imported;
 }

@@ -120,9 +120,9 @@ void keep_run_until(Files& files, const std::string& folder, std::int64_t step) 
   });
 }
 
-void remove_run(Files& files, const std::string& folder) {
+void remove_run(Files& files, const std::string& folder, bool exported) {
   remove_checkpoints(files, checkpoints_folder(folder));
-  remove_export(files, folder);
+  if (exported) remove_export(files, folder);
   remove_scratch(files, path_join(folder, "offload"));
   remove_ends(files, folder);
   for (const std::string& name : files.list(folder))

@@ -26,7 +26,8 @@ void tidy_run(Files& files, const std::string& run_folder);
 // writer was killed within one; no report and no trace: they were of another end.
 void keep_run_until(Files& files, const std::string& run_folder, std::int64_t step);
 
-// All of it, checkpoints included, but for the last failure; what is not ours stays.
-void remove_run(Files& files, const std::string& run_folder);
+// All of it, checkpoints included, but for the last failure; what is not ours stays. Where there is
+// no earlier run, a folder with the name of its export is somebody else's: `exported` says so.
+void remove_run(Files& files, const std::string& run_folder, bool exported = true);
 
 }  // namespace trireme

@@ -188,6 +188,21 @@ std::string recorded_recipe(const Recipe& recipe) {
   return resolved_text(plain);
 }
 
+namespace {
+
+// What train.export would put in place of a folder that no run of ours has left.
+void expect_own_export(Files& files, const Recipe& recipe) {
+  const std::string out = export_folder(recipe.train.folder);
+  if (recipe.train.exports != "hf" || earlier_run(files, recipe.train.folder).any() ||
+      !files.exists(out) ||
+      (files.status(out).kind == FileKind::kDirectory && files.list(out).empty()))
+    return;
+  throw UsageError(join("train.export = hf makes ", out,
+                        ", where something is that no run has left; use another train.folder"));
+}
+
+}  // namespace
+
 EarlierRun earlier_run(Files& files, const std::string& run_folder) {
   EarlierRun found;
   if (files.status(run_folder).kind != FileKind::kDirectory) return found;
@@ -201,6 +216,7 @@ RunStart begin_run(Files& files, const Recipe& recipe, const std::string& token_
   expect_text(recipe);
   expect_source_elsewhere(recipe);
   expect_a_choice(recipe, earlier_run(files, folder));
+  expect_own_export(files, recipe);
   if (!recipe.offload.folder.empty())
     const ScratchFolder probe(files, {.folder = recipe.offload.folder});
   files.make_directories(folder);
@@ -222,7 +238,7 @@ RunStart begin_run(Files& files, const Recipe& recipe, const std::string& token_
     tidy_run(files, folder);
     return start;
   }
-  remove_run(files, folder);
+  remove_run(files, folder, there.any());
   write_whole_atomically(files, path_join(folder, "recipe.cfg"), recorded_recipe(recipe));
   return start;
 }

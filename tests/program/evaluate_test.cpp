@@ -95,6 +95,51 @@ TEST_F(Evaluate, TheSameLossUnderEveryLayout) {
   EXPECT_EQ(packed["words"], one["words"]);
 }
 
+// Lines of JSON are what they are in training: one document behind the other, here of bytes, with
+// nothing between them.
+TEST_F(Evaluate, DocumentsFollowEachOther) {
+  const std::string texts[] = {some_text(90), "ab ab xyz", some_text(104)};
+  std::string whole, lines;
+  for (const std::string& text : texts) {
+    whole += text;
+    lines += Object{{"text", text}}.dump() + "\n";
+  }
+  const Object expected = of_text(whole, {"--stride=7"});
+  const auto documents = [&](const std::string& name, const std::string& bytes) {
+    write_file(*run_ / name, bytes);
+    return evaluate({"--data.text=" + *run_ / name, "--stride=7"});
+  };
+  const Object told = documents("documents.jsonl", lines);
+  EXPECT_EQ(told["loss"], expected["loss"]);
+  EXPECT_EQ(told["documents"], 3);
+  EXPECT_FALSE(expected.contains("documents"));
+  EXPECT_EQ(told["tokens_scored"], 202);
+  int words = 0;
+  for (const std::string& text : texts) words += of_text(text)["words"].get<int>();
+  EXPECT_EQ(told["words"], words);
+  for (const Words& layout : kLayouts)
+    EXPECT_NEAR(
+        evaluate(Words{"--data.text=" + *run_ / "documents.jsonl", "--stride=7"} + layout)["loss"]
+            .get<double>(),
+        expected["loss"].get<double>(), 1e-5);
+  EXPECT_EQ(documents("documents.jsonl.gz", testing::gzip(lines))["loss"], expected["loss"]);
+  const ProgramEnd table = run_to_end(
+      {program(), "evaluate", run_->folder(), "--data.text=" + *run_ / "documents.jsonl"});
+  EXPECT_NE(table.out.find("documents.jsonl (JSON lines, 3 documents)\n"), std::string::npos)
+      << table.out;
+
+  const std::string bad = *run_ / "bad.jsonl";
+  write_file(bad, "{\"text\": \"ab ab\"}\n{\"txt\": \"ab\"}\n");
+  expect_refused({run_->folder(), "--data.text=" + bad}, 1, bad + ":2:1: ");
+  EXPECT_EQ(evaluate({"--data.text=" + bad, "--data.skip_bad=true"})["tokens"], 5);
+  EXPECT_EQ(evaluate({"--data.text=" + bad, "--data.skip_bad=true"})["words"], 2);
+  expect_refused(
+      {run_->folder(), "--data.text=" + *run_ / "documents.jsonl", "--data.loss_on=last"}, 1,
+      "which has no answers");
+  write_file(bad, R"({"messages": [{"role": "user", "content": "ab"}]})");
+  expect_refused({run_->folder(), "--data.text=" + bad}, 1, "has no chat template");
+}
+
 // Inputs of second matrices are cut by tensor ranks: 8 bits have a scale for all of them.
 TEST_F(Evaluate, WeightsOfEightAndFourBits) {
   const std::string text = some_text(203);
@@ -243,8 +288,7 @@ TEST_F(Evaluate, BadInputIsToldWithItsLine) {
   expect_refused({run, "--task=choice", *run_ / "none.jsonl"}, 1, "none.jsonl");
   expect_refused({run, "--data.text=" + run_->text(), "--stride=17"}, 2, "1 to 16 is expected");
   expect_refused({run, "--data.text=" + run_->text(), "--stride=0"}, 2, "--stride 0");
-  expect_refused({run, "--data.text=" + items("{}")}, 2, "a plain text is expected");
-  expect_refused({run, "--data.text=" + items("{}") + ".gz"}, 2, "a plain text is expected");
+  expect_refused({run, "--data.text=" + items("{}")}, 1, "items.jsonl");
   expect_refused({*run_ / "none", "--data.text=" + run_->text()}, 1, "there is no such folder");
   write_file(*run_ / "one.txt", "a");
   expect_refused({run, "--data.text=" + *run_ / "one.txt"}, 1, "the text has 1 token(s)");
@@ -327,6 +371,31 @@ TEST_P(Folders, TextsEndWhereTheFolderSaysSo) {
   EXPECT_EQ(list["ended"], true);
   write_file(folder_ / "generation_config.json", Object{{"eos_token_id", greedy[3]}}.dump());
   EXPECT_EQ(generated()["tokens"], Object::array());
+}
+
+TEST_P(Folders, IdsThatTheModelHasNotAreRefused) {
+  const auto refused = [&](const std::string& part) {
+    const ProgramEnd end = run_to_end({program(), "generate", folder_ / "", "--prompt", "abc"});
+    EXPECT_NE(end.code, 0);
+    EXPECT_NE(end.err.find(part), std::string::npos) << end.err;
+  };
+  write_file(folder_ / "generation_config.json", Object{{"eos_token_id", {2, 61}}}.dump());
+  refused("eos_token_id 61 is no id of the model, which has 61 of them");
+  write_file(folder_ / "generation_config.json", "{}");
+  Object tokenizer = Object::parse(text_of_file(folder_ / "tokenizer.json"));
+  tokenizer["added_tokens"] = {{{"id", 61}, {"content", "<pad>"}, {"special", true}}};
+  write_file(folder_ / "tokenizer.json", tokenizer.dump());
+  refused("the tokenizer has ids up to 61 (\"<pad>\"), but the model of");
+  refused("take what is beyond out of added_tokens");
+  const Words train = {program(),
+                       "train",
+                       "--model.from=" + folder_ / "",
+                       "--data.text=" + folder_ / "config.json",
+                       "--batch.sequence=8",
+                       "--train.steps=1",
+                       "--train.folder=" + folder_ / "run"};
+  EXPECT_NE(run_to_end(train).err.find("take what is beyond out of added_tokens"),
+            std::string::npos);
 }
 
 // A template that puts token 1 before each text.

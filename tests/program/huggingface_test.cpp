@@ -14,6 +14,7 @@ namespace {
 struct Stored {
   std::string name;
   std::vector<std::int64_t> shape;
+  std::string dtype = "BF16";
 };
 
 // Like the tiny recipe, so that nothing else need be told.
@@ -48,15 +49,20 @@ class ModelFolders : public ::testing::Test {
     files_->make_directories(from_);
     std::vector<SafeTensor> headers;
     for (const Stored& t : tensors)
-      headers.push_back({.name = t.name, .dtype = "BF16", .shape = t.shape});
+      headers.push_back({.name = t.name, .dtype = t.dtype, .shape = t.shape});
     SafetensorsWriter writer(*files_, from_ + "/model.safetensors", headers, {{"format", "pt"}});
     const RngKey key = key_from_seed(3);
     std::uint64_t at = 0;
     for (const SafeTensor& t : headers) {
-      std::vector<BFloat16> values;
-      for (std::int64_t i = 0; i < t.elements(); ++i)
-        values.push_back(BFloat16(static_cast<float>(random_normal(key, at++) * 0.05)));
-      writer.write(values.data(), static_cast<std::int64_t>(values.size() * sizeof(BFloat16)));
+      const auto write = [&]<typename T>(T) {
+        std::vector<T> values;
+        for (std::int64_t i = 0; i < t.elements(); ++i)
+          values.push_back(T(static_cast<float>(random_normal(key, at++) * 0.05)));
+        writer.write(values.data(), static_cast<std::int64_t>(values.size() * sizeof(T)));
+      };
+      if (t.dtype == "F32") write(float{});
+      if (t.dtype == "F16") write(Float16{});
+      if (t.dtype == "BF16") write(BFloat16{});
     }
     writer.commit();
     write_file(from_ + "/config.json", config);
@@ -130,6 +136,40 @@ TEST_F(ModelFolders, WhatIsNotTrainedComesOutBitEqualUnderEveryLayout) {
   }
 }
 
+// Whatever config.json says, each tensor keeps its own type: through a run, an import, and a run
+// that began with an import.
+TEST_F(ModelFolders, MixedTypesComeOutAsTheyWere) {
+  std::vector<Stored> tensors = llama_tensors();
+  const std::string types[] = {"F32", "BF16", "F16"};
+  for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].dtype = types[i % 3];
+  make(tensors, kConfig);
+  const std::string original = bytes_of(from_), imported = folder_ / "imported";
+  const auto expect_out = [&](const std::string& run, const std::string& name) {
+    const ProgramEnd end = run_to_end({program(), "checkpoint", "export", run, folder_ / name});
+    ASSERT_EQ(end.code, 0) << end.err;
+    EXPECT_EQ(bytes_of(folder_ / name), original) << name;
+    EXPECT_NE(end.out.find(" in f32 and f16 and bf16, peak memory "), std::string::npos) << end.out;
+    EXPECT_EQ(text_of_file(folder_ / name + "/tokenizer_config.json"),
+              "{\"chat_template\": \"x\"}");
+    EXPECT_NE(text_of_file(folder_ / name + "/config.json").find("bfloat16"), std::string::npos);
+  };
+  ASSERT_EQ(run_to_end(still({"--parallel.tensor=2"})).code, 0);
+  expect_out(run_.folder(), "by_run");
+  ASSERT_EQ(run_to_end({program(), "checkpoint", "import", from_, imported}).code, 0);
+  expect_out(imported, "by_import");
+  const ProgramEnd on = run_to_end(still({"--model.from=" + imported}));
+  ASSERT_EQ(on.code, 0) << on.err;
+  expect_out(run_.folder(), "by_both");
+  const ProgramEnd narrow = run_to_end({program(), "checkpoint", "export", run_.folder(),
+                                        folder_ / "narrow", "--dtype", "f16", "--json"});
+  ASSERT_EQ(narrow.code, 0) << narrow.err;
+  EXPECT_NE(narrow.out.find("\"dtype\": \"f16\", \"peak_bytes\": "), std::string::npos)
+      << narrow.out;
+  const SafetensorsFile file(*files_, folder_ / "narrow/model.safetensors");
+  for (const SafeTensor& tensor : file.tensors()) EXPECT_EQ(tensor.dtype, "F16") << tensor.name;
+  EXPECT_NE(text_of_file(folder_ / "narrow/config.json").find("float16\""), std::string::npos);
+}
+
 // 259 rows are 260 over two and four tensor ranks; a tied head is on the first and the last stage,
 // and not in the files.
 TEST_F(ModelFolders, VocabularyRowsAreTheFoldersWhateverThePadding) {
@@ -143,7 +183,8 @@ TEST_F(ModelFolders, VocabularyRowsAreTheFoldersWhateverThePadding) {
     const std::string original = bytes_of(from_);
     for (const Words& layout : std::vector<Words>{{"--parallel.tensor=2", "--parallel.pipeline=2"},
                                                   {"--parallel.tensor=4", "--zero.stage=1"}}) {
-      const ProgramEnd end = run_to_end(still(layout + Words{"--train.export=hf"}));
+      const ProgramEnd end =
+          run_to_end(still(layout + Words{"--train.export=hf", "--data.tokenizer=bytes"}));
       ASSERT_EQ(end.code, 0) << end.err;
       EXPECT_EQ(bytes_of(run_.folder() + "/model"), original) << tied << " " << ++made;
     }
@@ -191,6 +232,26 @@ TEST_F(ModelFolders, WhatDoesNotFitIsRefused) {
   refused({}, 2, "\"novel\": 1 is not known");
 }
 
+// Bytes are no tokens of a model with other ones.
+TEST_F(ModelFolders, AFolderWithoutItsTokenizerIsNotTrainedOnBytes) {
+  std::string config = kConfig;
+  config.replace(config.find("\"vocab_size\": 256"), 17, "\"vocab_size\": 300");
+  make(llama_tensors(300), config);
+  const auto refused = [&](const std::string& part) {
+    const ProgramEnd end = run_to_end(still());
+    EXPECT_EQ(end.code, 1) << end.err;
+    EXPECT_NE(end.err.find(part), std::string::npos) << end.err;
+  };
+  refused("data.tokenizer = " + from_ + ": the folder has no tokenizer.json");
+  write_file(from_ + "/tokenizer.model", "x");
+  refused("but a tokenizer.model, of which transformers' AutoTokenizer makes one");
+  EXPECT_EQ(run_to_end(still({"--data.tokenizer=bytes"})).code, 0);
+  const std::string imported = folder_ / "imported", out = folder_ / "out";
+  EXPECT_EQ(run_to_end({program(), "checkpoint", "import", from_, imported}).code, 0);
+  EXPECT_EQ(run_to_end({program(), "checkpoint", "export", imported, out}).code, 0);
+  EXPECT_EQ(bytes_of(out), bytes_of(from_));
+}
+
 TEST_F(ModelFolders, ImportedExportedInspectedAndStartedFrom) {
   const std::string imported = folder_ / "imported", out = folder_ / "out";
   const auto checkpoint = [&](const Words& words) {
@@ -229,7 +290,8 @@ TEST_F(ModelFolders, ImportedExportedInspectedAndStartedFrom) {
     EXPECT_EQ(end.code, code) << end.err;
     EXPECT_NE(end.err.find(part), std::string::npos) << end.err;
   };
-  refused({program(), "checkpoint", "import", from_, imported}, 1, "has a run with steps");
+  EXPECT_NE(checkpoint({"import", from_, imported + "/"}).find("step-000000: "), std::string::npos);
+  refused({program(), "checkpoint", "import", from_, run_.folder()}, 1, "has a run with steps");
   refused({program(), "checkpoint", "import", run_.folder(), folder_ / "x"}, 2, "no config.json");
   refused({program(), "checkpoint", "import", from_, folder_ / "x", "--model.layers=3"}, 2,
           "contradicts");

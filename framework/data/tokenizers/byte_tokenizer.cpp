@@ -78,7 +78,11 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name, Files& files)
   if (kind == FileKind::kDirectory) {
     file = path_join(name, "tokenizer.json");
     kind = files.status(file).kind;
-    check(kind == FileKind::kFile, "data.tokenizer = ", name, ": the folder has no tokenizer.json");
+    const bool other = files.exists(path_join(name, "tokenizer.model"));
+    check(kind == FileKind::kFile, "data.tokenizer = ", name, ": the folder has no tokenizer.json",
+          other ? ", but a tokenizer.model, of which transformers' AutoTokenizer makes one "
+                  "(from_pretrained, then save_pretrained)"
+                : "");
   }
   check(kind == FileKind::kFile, "data.tokenizer = ", name,
         ": neither \"bytes\" nor a tokenizer.json or a folder with one");

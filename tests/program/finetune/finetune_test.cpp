@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 
 #include "tests/program/finetune/chat_folder.h"
 
@@ -81,6 +82,21 @@ TEST_F(FineTune, ARunThatIsDoneExportsWhenAskedAndRemovesWhatAnEarlierOneMade) {
   EXPECT_EQ(nothing.code, 2);
   EXPECT_NE(nothing.err.find("train.export = hf is made of the last checkpoint"),
             std::string::npos);
+}
+
+// In a folder without a run, `model` is somebody else's.
+TEST_F(FineTune, AFolderCalledModelThatNoRunHasMadeStays) {
+  const std::string folder = *folder_ / "other", note = folder + "/model/note";
+  std::filesystem::create_directories(folder + "/model");
+  write_file(note, "mine");
+  const Words into = {"--train.folder=" + folder, "--train.steps=1"};
+  const ProgramEnd refused = folder_->tune(into + Words{"--train.export=hf"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("where something is that no run has left"), std::string::npos)
+      << refused.err;
+  const ProgramEnd plain = folder_->tune(into);
+  EXPECT_EQ(plain.code, 0) << plain.err;
+  EXPECT_EQ(text_of_file(note), "mine");
 }
 
 // The numbers of the training, of a run that is asked and of one that is not.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 
 #include "tests/program/finetune/chat_folder.h"
 
@@ -55,6 +56,64 @@ TEST_F(Lora, RunAdapterFolderAndMergedModelSayTheSame) {
   EXPECT_NEAR(loss(by_run), expected, 1e-5);
   EXPECT_NEAR(loss(by_run, {"--parallel.tensor=2"}), expected, 1e-5);
   EXPECT_GT(std::abs(loss(folder_->base()) - expected), 1e-3);
+}
+
+// A base that is given another template: adapters and merged folders have the one of the training,
+// and end where it ends.
+TEST_F(Lora, TheTokenizerOfTheTrainingGoesAlong) {
+  const std::string other = *folder_ / "other";
+  std::filesystem::create_directories(other);
+  write_file(other + "/tokenizer.json", text_of_file(folder_->base() + "/tokenizer.json"));
+  auto settings = nlohmann::json::parse(text_of_file(folder_->base() + "/tokenizer_config.json"));
+  std::string speaks = settings["chat_template"];
+  const std::string line_end = " + '\n' }}{% endfor";
+  ASSERT_NE(speaks.find(line_end), std::string::npos) << speaks;
+  settings["chat_template"] = speaks.replace(speaks.find(line_end), line_end.size(), "}}{% endfor");
+  write_file(other + "/tokenizer_config.json", settings.dump());
+  const ProgramEnd tuned =
+      tune({"--train.export=hf", "--train.steps=2", "--data.tokenizer=" + other});
+  ASSERT_EQ(tuned.code, 0) << tuned.err;
+  const std::string by_run = *folder_ / "other_by_run", by_peft = *folder_ / "other_by_peft";
+  const ProgramEnd merged = merge(folder_->run(), by_run + "/", {"--json"});
+  ASSERT_EQ(merged.code, 0) << merged.err;
+  EXPECT_GT(nlohmann::json::parse(merged.out)["peak_bytes"], 1 << 20);
+  ASSERT_EQ(merge(folder_->exported(), by_peft).code, 0);
+  const std::string config = text_of_file(other + "/tokenizer_config.json");
+  EXPECT_NE(config, text_of_file(folder_->base() + "/tokenizer_config.json"));
+  for (const std::string& place : {folder_->exported(), by_run, by_peft})
+    EXPECT_EQ(text_of_file(place + "/tokenizer_config.json"), config) << place;
+  for (const std::string& place : {by_run, by_peft})
+    EXPECT_EQ(
+        nlohmann::json::parse(text_of_file(place + "/generation_config.json"))["eos_token_id"],
+        (nlohmann::json{folder_->end_of_text(), folder_->end_of_turn()}))
+        << place;
+  // A tokenizer that is the base's is not written a second time.
+  ASSERT_EQ(tune({"--train.export=hf", "--train.steps=1"}).code, 0);
+  EXPECT_EQ(text_of_file(folder_->exported() + "/tokenizer_config.json"), "");
+}
+
+// What a run leaves and what `peft` makes can be looked at like any model folder.
+TEST_F(Lora, FoldersAreInspected) {
+  ASSERT_EQ(tune({"--train.export=hf", "--train.steps=1"}).code, 0);
+  const auto inspect = [](const std::string& place, const Words& more = {}) {
+    const ProgramEnd end = run_to_end(Words{program(), "checkpoint", "inspect", place} + more);
+    EXPECT_EQ(end.code, 0) << end.err;
+    return end.out;
+  };
+  const std::string base = inspect(folder_->base());
+  EXPECT_NE(base.find(": llama, "), std::string::npos) << base;
+  EXPECT_NE(base.find("<|im_start|>"), std::string::npos) << base;
+  EXPECT_NE(base.find("model.layers.1.mlp.down_proj.weight"), std::string::npos) << base;
+  const auto told = nlohmann::json::parse(inspect(folder_->exported(), {"--json"}));
+  EXPECT_EQ(told["model"], "adapters (PEFT)");
+  EXPECT_EQ(told["settings"]["base"], folder_->base());
+  EXPECT_EQ(told["tensors"].size(), 2u * 7 * 2);
+  for (const auto& tensor : told["tensors"]) {
+    EXPECT_EQ(tensor["nan"], 0);
+    if (tensor["tensor"].get<std::string>().find("lora_A") != std::string::npos) {
+      EXPECT_GT(tensor["norm"], 0.1);
+    }
+  }
 }
 
 TEST_F(Lora, GoesOnExactlyUnderAnotherLayout) {

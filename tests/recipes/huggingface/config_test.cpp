@@ -112,7 +112,25 @@ TEST(HfConfig, WindowsBySilence) {
   EXPECT_EQ(keys_of(read(from("0"))).at("window"), "512");
   EXPECT_FALSE(keys_of(read(from("16"))).contains("window"));  // of 16 layers
   EXPECT_FALSE(keys_of(read(qwen)).contains("window"));        // 28
+  EXPECT_EQ(keys_of(read(with(from("0"), "sliding_window", ""))).at("window"), "4096");
+  EXPECT_FALSE(keys_of(read(with(from("0"), "sliding_window", "null"))).contains("window"));
   EXPECT_NE(refusal(from("8")).find("full and sliding attention in one model"), std::string::npos);
+}
+
+// Heads whose size nobody says, and keys that older versions wrote for every model.
+TEST(HfConfig, SilenceMeansTheFamiliesDefaults) {
+  const auto as = [](const std::string& type) {
+    return with(with(with(kLlama32, "model_type", "\"" + type + "\""), "rope_scaling", ""),
+                "head_dim", "");
+  };
+  EXPECT_EQ(keys_of(read(as("llama"))).at("head_dim"), "64");
+  EXPECT_EQ(keys_of(read(as("qwen3"))).at("head_dim"), "128");
+  EXPECT_EQ(keys_of(read(with(as("gemma"), "hidden_act", "\"gelu\""))).at("head_dim"), "256");
+  std::string old = kGpt2;
+  for (const char* key : {"is_decoder", "torchscript", "do_sample", "output_scores"})
+    old = with(old, key, "false");
+  old = with(with(old, "pruned_heads", "{}"), "repetition_penalty", "1.0");
+  EXPECT_EQ(keys_of(read(old)), keys_of(read(kGpt2)));
 }
 
 TEST(HfConfig, RefusesByName) {
@@ -134,11 +152,16 @@ TEST(HfConfig, RefusesByName) {
   expect("hidden_act", "\"relu2\"", "hidden_act = \"relu2\" is not supported");
   expect("hidden_act", "\"relu\"", "hidden_act = \"relu\" is not supported",
          with(with(kLlama32, "model_type", "\"gemma\""), "rope_scaling", ""));
+  expect("pruned_heads", R"({"0": [1]})", "pruned_heads = {\"0\": [1]} is not supported", kGpt2);
   expect("attention_bias", "true", "attention_bias = true is not supported; only false is");
   expect("rope_scaling", R"({"type": "yarn", "factor": 4.0})", "type \"yarn\" is not supported");
   expect("rope_scaling", R"({"rope_type": "llama3", "factor": 8.0})",
          "\"low_freq_factor\" is missing");
   expect("rope_scaling", R"({"rope_type": "linear", "factor": 0})", "is not positive");
+  expect("rope_scaling", "[]", "an object is expected");
+  expect("rope_parameters", "\"linear\"", "an object is expected");
+  expect("rope_parameters", R"({"full_attention": {"rope_type": "default"}})",
+         "rope_scaling.full_attention");
   expect("partial_rotary_factor", "0.5", "partial_rotary_factor = 0.5 is not supported");
   expect("layer_types", R"(["full_attention", "linear_attention"])", "\"linear_attention\"");
   expect("dtype", "\"float8_e4m3fn\"", "dtype = \"float8_e4m3fn\" is not supported");

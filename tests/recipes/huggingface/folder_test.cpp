@@ -148,10 +148,46 @@ TEST_F(HfFolders, ShardsAreThoseOfTheIndexAndNoOthers) {
   }
   index("[]");
   has("an object is expected");
+  // A whole file beside them is what `transformers` reads.
+  write("model.safetensors", {{"model.norm.weight", {2}, 30}});
+  EXPECT_EQ(read(HfFolder(*files_, folder_.path()), "norm.weight", {2}, {0, 0, 2, 1}),
+            (std::vector<float>{30, 31}));
+  files_->remove(folder_ / "model.safetensors");
   files_->remove(folder_ / "model.safetensors.index.json");
   has("neither model.safetensors nor model.safetensors.index.json; a.safetensors, b.safetensors");
   files_->remove(folder_ / "config.json");
   has("there is no config.json");
+}
+
+// Either name of a tied pair may be there, or both with the same values; a head that is tied and
+// differs is refused: what it means depends on whom one asks.
+TEST_F(HfFolders, TiedHeadsAreOneTable) {
+  const std::string names[] = {"model.embed_tokens.weight", "lm_head.weight"};
+  for (const bool tied : {true, false}) {
+    config(std::string(R"({"model_type": "llama", "num_hidden_layers": 1, "hidden_size": 2,
+               "num_attention_heads": 1, "intermediate_size": 3, "vocab_size": 3,
+               "max_position_embeddings": 8, "tie_word_embeddings": )") +
+           (tied ? "true}" : "false}"));
+    const auto used = [&] {
+      const HfFolder folder(*files_, folder_.path());
+      return sentence_of([&] {
+        folder.expect_all_used({"embedding.table", "head.weight"}, tied);
+        read(folder, "embedding.table", {3, 2}, {0, 0, 3, 2});
+        read(folder, "head.weight", {3, 2}, {0, 0, 3, 2});
+      });
+    };
+    write("model.safetensors", {{names[0], {3, 2}, 10}});
+    EXPECT_EQ(used(), "");
+    write("model.safetensors", {{names[0], {3, 2}, 10}, {names[1], {3, 2}, 10}});
+    EXPECT_EQ(used(), "");
+    write("model.safetensors", {{names[1], {3, 2}, 10}});
+    EXPECT_EQ(used().find("is missing") != std::string::npos, !tied);
+    write("model.safetensors", {{names[0], {3, 2}, 10}, {names[1], {3, 2}, 11}});
+    EXPECT_EQ(used().find("lm_head.weight and model.embed_tokens.weight differ; set "
+                          "tie_word_embeddings to false") != std::string::npos,
+              tied)
+        << used();
+  }
 }
 
 }  // namespace

@@ -38,6 +38,22 @@ TEST_F(GenerationConfig, TheListWinsOverTheOneOfTheModel) {
   EXPECT_EQ(end_ids_of(*files_, base_), (Ids{5}));
 }
 
+// Row 5 of the classes of holes: an id becomes one only if it is one.
+TEST_F(GenerationConfig, WhatIsNoIdIsRefusedByName) {
+  for (const char* bad : {"-1", "3.7", "1099511627776", "\"2\"", "[2, -1]", "1e30", "{}", "true"}) {
+    put("generation_config.json", std::string("{\"eos_token_id\": ") + bad + "}");
+    const std::string sentence = sentence_of([&] { end_ids_of(*files_, base_); });
+    EXPECT_NE(sentence.find("generation_config.json: eos_token_id"), std::string::npos)
+        << bad << ": " << sentence;
+  }
+  for (const char* bad : {"", "[1]", "{", "7"}) {
+    put("generation_config.json", bad);
+    EXPECT_NE(sentence_of([&] { end_ids_of(*files_, base_); }).find("generation_config.json"),
+              std::string::npos)
+        << bad;
+  }
+}
+
 TEST_F(GenerationConfig, WhatHasAllEndsIsCopiedAsItIs) {
   const std::string text = "{ \"eos_token_id\":[7,  2] }";
   put("generation_config.json", text);
