@@ -17,8 +17,6 @@ namespace trireme {
 
 namespace {
 
-constexpr JsonLimits kJsonLimits{.bytes = 64 << 20, .values = 200'000, .depth = 64};
-
 double steady_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -358,6 +356,7 @@ void ApiServer::generate(Reading& r) {
   exchange->numbers.reserve(request.prompts.size());
   const Reply reply = r.reply;
   reply->when_gone([this, exchange] { cancel(*exchange); });
+  reply->when_full([this, exchange](bool full) { pause(*exchange, full); });
   submit(exchange, request);
   ++active_;
   if (!exchange->streams) return;
@@ -409,6 +408,13 @@ void ApiServer::cancel(Exchange& exchange) noexcept {
     for (const std::uint64_t number : exchange.numbers) engine_->cancel(number);
   } catch (const std::bad_alloc&) {
   }
+}
+
+// Its client reads less than is said.
+void ApiServer::pause(const Exchange& exchange, bool paused) {
+  std::scoped_lock lock(mutex_);
+  if (!engine_ || exchange.over) return;
+  for (const std::uint64_t number : exchange.numbers) engine_->pause(number, paused);
 }
 
 void ApiServer::heard(const std::shared_ptr<Exchange>& exchange, std::size_t prompt,

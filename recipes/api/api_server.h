@@ -77,6 +77,7 @@ class ApiServer {
   void end_with(Exchange& exchange, int status, const std::string& sentence,
                 const char* code) noexcept;
   void cancel(Exchange& exchange) noexcept;
+  void pause(const Exchange& exchange, bool paused);
   void tick();
 
   HttpOptions http_options_;

@@ -1,5 +1,7 @@
 #include "recipes/http/http_connection.h"
 
+#include <netinet/tcp.h>
+
 #include <algorithm>
 #include <boost/asio/write.hpp>
 #include <new>
@@ -17,6 +19,10 @@ namespace {
 constexpr std::size_t kAhead = 64 << 10;   // bytes of coming requests that are kept
 constexpr std::size_t kBehind = 64 << 10;  // bytes of answers before the next request is begun
 constexpr double kDrainSeconds = 2;
+// Bytes that the system takes ahead of what the client has room for. (A smaller send buffer would
+// do that, too, and make each of its fillings wait for a delayed acknowledgement.)
+constexpr int kSystemKeeps = 128 << 10;
+using NotSent = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_NOTSENT_LOWAT>;
 
 class Reply final : public HttpReply {
  public:
@@ -29,6 +35,9 @@ class Reply final : public HttpReply {
   void drop() override { connection_->drop(number_); }
   void when_gone(std::function<void()> call) override {
     connection_->when_gone(number_, std::move(call));
+  }
+  void when_full(std::function<void(bool)> call) override {
+    connection_->when_full(number_, std::move(call));
   }
 
  private:
@@ -49,6 +58,7 @@ HttpConnection::HttpConnection(asio::ip::tcp::socket socket, HttpShared& shared)
     : socket_(std::move(socket)), shared_(shared), id_(++shared.connections) {
   error_code ignored;
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
+  socket_.set_option(NotSent(kSystemKeeps), ignored);
   since_ = moved_ = spoken_ = shared_.now();
 }
 
@@ -120,8 +130,7 @@ void HttpConnection::read() {
 void HttpConnection::came(bool failed, std::size_t bytes) {
   if (state_ == State::kClosed) return;
   if (failed) {
-    const bool unread = !writing_.empty() || !out_.empty();
-    if (!unread || state_ == State::kBody || state_ == State::kReplying) return close();
+    if (unread() == 0 || state_ == State::kBody || state_ == State::kReplying) return close();
     reading_ = true;  // it says no more, but may still read
     state_ = State::kDraining;
     since_ = shared_.now();
@@ -264,9 +273,9 @@ void HttpConnection::send(std::uint64_t number, const HttpResponse& response) {
 void HttpConnection::begin(std::uint64_t number, const HttpResponse& head) {
   if (!answers(number) || streaming_) return;
   if (version_1_0_) keeps_ = false;  // the end of the connection is that of the stream
+  spoken_ = shared_.now();
   put(head_of(head, true));
   streaming_ = true;
-  spoken_ = shared_.now();
 }
 
 void HttpConnection::write(std::uint64_t number, std::string_view piece) {
@@ -280,7 +289,16 @@ void HttpConnection::write(std::uint64_t number, std::string_view piece) {
       size.insert(0, 1, "0123456789abcdef"[n % 16]);
     put(size + "\r\n" + std::string(piece) + "\r\n");
   }
-  if (out_.size() > shared_.options.unsent) close();  // it does not read
+  look_at_unread();
+}
+
+// Tells once that it is too much, and once that it no longer is.
+void HttpConnection::look_at_unread() {
+  const std::size_t limit = shared_.options.unsent;
+  const bool full = unread() > (is_full_ ? limit / 2 : limit);
+  if (full == is_full_ || !full_) return;
+  is_full_ = full;
+  full_(full);
 }
 
 void HttpConnection::end(std::uint64_t number) {
@@ -297,9 +315,14 @@ void HttpConnection::when_gone(std::uint64_t number, std::function<void()> call)
   if (answers(number)) gone_ = std::move(call);
 }
 
+void HttpConnection::when_full(std::uint64_t number, std::function<void(bool)> call) {
+  if (answers(number)) full_ = std::move(call);
+}
+
 void HttpConnection::next_request() {
   gone_ = nullptr;
-  streaming_ = false;
+  full_ = nullptr;
+  streaming_ = is_full_ = false;
   state_ = keeps_ ? State::kHead : State::kDraining;
   since_ = shared_.now();
   if (!keeps_) in_.clear();
@@ -325,8 +348,10 @@ void HttpConnection::flush() {
   writing_.swap(out_);
   auto self = shared_from_this();
   // Each time that the client has taken some of it.
-  const auto going_on = [self](const error_code& error, std::size_t) -> std::size_t {
+  const auto going_on = [self](const error_code& error, std::size_t n) -> std::size_t {
     self->moved_ = self->shared_.now();
+    self->written_ = n;
+    self->guarded([&] { self->look_at_unread(); });
     return error ? 0 : 65536;
   };
   begin_operation([&] {
@@ -339,6 +364,7 @@ void HttpConnection::flush() {
 
 void HttpConnection::wrote(bool failed, std::size_t) {
   writing_.clear();
+  written_ = 0;
   if (state_ == State::kClosed) return;
   if (failed) return close();
   flush();
@@ -355,7 +381,7 @@ void HttpConnection::tick() {
 void HttpConnection::look_at_clock() {
   const double now = shared_.now();
   const HttpOptions& o = shared_.options;
-  const bool unread = !writing_.empty() || !out_.empty();
+  const bool unread = this->unread() > 0;
   if (unread && now - moved_ > o.stall_seconds) return close();
   switch (state_) {
     case State::kHead:
@@ -372,7 +398,7 @@ void HttpConnection::look_at_clock() {
         refuse({408, join("the body of the request did not come within ", o.body_seconds, " s")});
       return;
     case State::kReplying:
-      if (streaming_ && now - spoken_ > o.ping_seconds) write(number_, ": ping\n\n");
+      if (streaming_ && !unread && now - spoken_ > o.ping_seconds) write(number_, ": ping\n\n");
       return;
     case State::kDraining:
       if (!unread && (shared_.finishing || now - since_ > kDrainSeconds)) close();
@@ -388,6 +414,7 @@ void HttpConnection::close() noexcept {
   state_ = State::kClosed;
   error_code ignored;
   socket_.close(ignored);
+  full_ = nullptr;
   if (replying) leave();
   shared_.forget(this);
 }

@@ -46,6 +46,7 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
   void end(std::uint64_t number);
   void drop(std::uint64_t number);
   void when_gone(std::uint64_t number, std::function<void()> call);
+  void when_full(std::uint64_t number, std::function<void(bool)> call);
 
  private:
   enum class State : std::uint8_t { kHead, kBody, kReplying, kDraining, kClosed };
@@ -69,6 +70,8 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
   void put(std::string_view bytes);
   std::string head_of(const HttpResponse& response, bool stream) const;
   void flush();
+  std::size_t unread() const { return out_.size() + writing_.size() - written_; }
+  void look_at_unread();
   void wrote(bool failed, std::size_t bytes);
   void next_request();
   void look_at_clock();
@@ -79,6 +82,7 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
   State state_ = State::kHead;
   std::array<char, 16384> chunk_;
   std::string in_, out_, writing_;
+  std::size_t written_ = 0;  // bytes of writing_
   std::optional<Parser> parser_;
   HttpRequest request_;
   bool reading_ = false, advancing_ = false;
@@ -86,9 +90,11 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
   bool version_1_0_ = false, head_only_ = false, streaming_ = false;
   std::uint64_t number_ = 0;  // of the request
   std::function<void()> gone_;
-  double since_ = 0;   // of this state, or the first byte of a head
-  double moved_ = 0;   // when the client last took bytes
-  double spoken_ = 0;  // when the stream last said something
+  std::function<void(bool)> full_;
+  bool is_full_ = false;  // and full_ was told so
+  double since_ = 0;      // of this state, or the first byte of a head
+  double moved_ = 0;      // when the client last took bytes
+  double spoken_ = 0;     // when the stream last said something
 };
 
 }  // namespace trireme

@@ -2,9 +2,10 @@
 // and every wait has a limit, and a client that breaks one is answered with the status for it, then
 // let go. One request of a connection is answered at a time; pipelined ones wait.
 //
-// A slow client harms only itself: what it does not read is kept up to a limit, then the connection
-// ends. A client that goes away is noticed while its answer is made, and the answerer is told. What
-// throws, be it for want of memory, ends its connection and nothing else.
+// A slow client harms only itself: who makes its answer is told to pause while more than a limit is
+// unread, and a client that reads nothing for too long is let go. A client that goes away is
+// noticed while its answer is made, and the answerer is told. What throws, be it for want of
+// memory, ends its connection and nothing else.
 //
 // Owned by whoever runs it. All members but post() and port() belong to the thread of run(), except
 // before it runs; handlers are called on it and must not block for long.
@@ -24,8 +25,8 @@ struct HttpOptions {
   std::string host = "127.0.0.1";  // an address, not a name
   int port = 0;                    // 0: any that is free
   HeadLimits head = {};
-  std::size_t body = 4 << 20;    // bytes
-  std::size_t unsent = 1 << 20;  // bytes of a stream that a client may leave unread
+  std::size_t body = 4 << 20;      // bytes
+  std::size_t unsent = 256 << 10;  // bytes of a stream that are unread: then its maker pauses
   int connections = 256;
   double head_seconds = 10, body_seconds = 30;  // for all of it
   double idle_seconds = 75;                     // between requests
@@ -53,6 +54,9 @@ class HttpReply {
   virtual void drop() = 0;
   // Called once if the client goes, or is let go, before the end.
   virtual void when_gone(std::function<void()> call) = 0;
+  // Of a stream: called with true when more than HttpOptions::unsent of it is unread, with false
+  // when half of that is. What is written meanwhile is kept.
+  virtual void when_full(std::function<void(bool full)> call) = 0;
 };
 
 using HttpHandler =

@@ -94,12 +94,19 @@ void Scheduler::give_pages(ServedSequence& s) {
   s.cached = s.computed = s.published = 0;
 }
 
-void Scheduler::preempt(Order::iterator it) {
+void Scheduler::drive_out(Order::iterator it) {
   give_pages(*it->second);
   ++it->second->preemptions;
-  ++preemptions_;
   --running_with(*it->second);
   preempted_.insert(running_.extract(it));
+}
+
+void Scheduler::pause(std::uint64_t number, bool paused) {
+  const auto it = sequences_.find(number);
+  if (it == sequences_.end()) return;
+  it->second->paused = paused;
+  const auto runs = running_.find(it->second->turn);
+  if (paused && runs != running_.end()) drive_out(runs);
 }
 
 // Pages for the sequence's first `tokens` tokens. Takes them from newer sequences if it must, and
@@ -117,7 +124,8 @@ bool Scheduler::has_room(ServedSequence& s, std::int64_t tokens, bool preempts) 
     auto newest = std::prev(running_.end());
     while (newest->second->replica != s.replica) --newest;
     const bool itself = newest->second == &s;
-    preempt(newest);
+    ++preemptions_;
+    drive_out(newest);
     if (itself) return false;
   }
   return true;
@@ -143,8 +151,9 @@ void Scheduler::take_prefix(ServedSequence& s) {
   s.computed = s.cached;
 }
 
-// Until its sibling's prompt is there to be shared.
+// Until its sibling's prompt is there to be shared, or it is resumed.
 bool Scheduler::held(const ServedSequence& s) const {
+  if (s.paused) return true;
   const auto it = s.waits_for == 0 ? sequences_.end() : sequences_.find(s.waits_for);
   if (it == sequences_.end()) return false;
   const ServedSequence& sibling = *it->second;
@@ -249,7 +258,7 @@ std::int64_t Scheduler::waiting_tokens() const {
   std::int64_t places = options_.sequences * options_.replicas - running(), tokens = 0;
   const auto add = [&](const Order& order) {
     for (const auto& [key, s] : order)
-      if (places > 0) {
+      if (places > 0 && !s->paused) {
         tokens += s->left();
         --places;
       }

@@ -12,6 +12,9 @@
 // that it has waiting is admitted after at most one of each client that waited before, nobody
 // starves, and who asks for much waits behind himself. Who finds no room is not overtaken.
 //
+// A paused sequence holds nothing that others could use: it is driven out as if pages were wanted,
+// and is not admitted until it is resumed.
+//
 // Several passes may be in flight (over stages of a pipeline), in which no sequence waits for
 // another: a decoding one is planned again when its token has come back, chunks of a prompt follow
 // each other without waiting, since passes do not overtake each other. So groups need no names: a
@@ -64,6 +67,9 @@ class Scheduler {
   // Forgets it, and frees its pages.
   void remove(std::uint64_t number);
 
+  // Until it is resumed it has no pages and no rows; what is in flight of it still counts.
+  void pause(std::uint64_t number, bool paused);
+
   // The next pass; empty if nobody can go on. Pages of the rows are the sequences' own.
   std::vector<PlannedRows> plan();
   // The pass planned last was begun.
@@ -101,7 +107,7 @@ class Scheduler {
   std::int64_t waiting_tokens() const;
   std::int64_t cost(const ServedSequence& s, int replica) const;
   bool has_room(ServedSequence& s, std::int64_t tokens, bool preempts);
-  void preempt(Order::iterator it);
+  void drive_out(Order::iterator it);
   void take_prefix(ServedSequence& s);
   void give_pages(ServedSequence& s);
   bool held(const ServedSequence& s) const;

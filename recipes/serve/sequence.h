@@ -26,6 +26,7 @@ struct ServedSequence {
   std::int64_t published = 0;    // pages
   std::int64_t prefix_hits = 0;  // tokens that were found instead of computed, first time
   std::int64_t preemptions = 0;
+  bool paused = false;     // does not run until it is resumed
   std::uint64_t turn = 0;  // in order of the first admission; 0: not yet
 
   std::int64_t length() const { return std::ssize(tokens); }

@@ -91,7 +91,7 @@ std::uint64_t ServeEngine::submit(GenerationRequest wanted, EventSink sink) {
   request->left = static_cast<std::size_t>(wanted.choices);
   request->wanted = std::move(wanted);
   request->sink = std::move(sink);
-  commands_.push_back({number, std::move(request)});
+  commands_.push_back({Command::Kind::kStart, number, std::move(request)});
   ++queued_;
   wake_.notify_one();
   return number;
@@ -99,7 +99,13 @@ std::uint64_t ServeEngine::submit(GenerationRequest wanted, EventSink sink) {
 
 void ServeEngine::cancel(std::uint64_t number) {
   std::scoped_lock lock(mutex_);
-  commands_.push_back({number, nullptr});
+  commands_.push_back({Command::Kind::kCancel, number});
+  wake_.notify_one();
+}
+
+void ServeEngine::pause(std::uint64_t number, bool paused) {
+  std::scoped_lock lock(mutex_);
+  commands_.push_back({paused ? Command::Kind::kPause : Command::Kind::kResume, number});
   wake_.notify_one();
 }
 
@@ -215,6 +221,10 @@ void ServeEngine::take_commands() {
       start(std::move(c.start));
       continue;
     }
+    if (c.kind != Command::Kind::kCancel) {
+      hold(c.number, c.kind == Command::Kind::kPause);
+      continue;
+    }
     for (auto it = requests_.find(c.number); it != requests_.end();
          it = requests_.find(c.number)) {  // gone with the last of its choices
       const auto open = std::find_if(it->second->choices.begin(), it->second->choices.end(),
@@ -222,6 +232,13 @@ void ServeEngine::take_commands() {
       finish(**open, FinishReason::kCancelled);
     }
   }
+}
+
+void ServeEngine::hold(std::uint64_t number, bool paused) {
+  const auto it = requests_.find(number);
+  if (it == requests_.end()) return;
+  for (const auto& choice : it->second->choices)
+    if (choice->sequence) scheduler_.pause(choice->sequence->number, paused);
 }
 
 // The end of a choice, and of its request with the last one: then both are gone.
@@ -309,9 +326,11 @@ void ServeEngine::run(const std::atomic<bool>& stop) {
       }
       if (++waits % kIdleWaits == 0) model_.idle();
       std::unique_lock lock(mutex_);
-      if (closed_ && commands_.empty()) return;
-      wake_.wait_for(lock, std::chrono::milliseconds(100),
-                     [&] { return !commands_.empty() || closed_ || stop.load(); });
+      if (closed_ && commands_.empty() && requests_.empty()) return;
+      wake_.wait_for(lock, std::chrono::milliseconds(100), [&] {
+        const bool all_said = closed_ && requests_.empty();
+        return !commands_.empty() || all_said || stop.load();
+      });
     }
     close();
     end_all(FinishReason::kCancelled, {});

@@ -110,6 +110,9 @@ class ServeEngine {
   std::uint64_t submit(GenerationRequest request, EventSink sink);
   // Any thread. The sink still gets ends; unknown numbers are ignored.
   void cancel(std::uint64_t request);
+  // Any thread. What a paused request would say is not made until it is resumed; it holds no pages
+  // and no place meanwhile, and is computed again where it stood. Unknown numbers are ignored.
+  void pause(std::uint64_t request, bool paused);
   // Any thread: nothing more is taken; run() returns when all is answered.
   void close();
   ServeStats stats() const;
@@ -138,6 +141,7 @@ class ServeEngine {
   void take_commands();
   void start(std::unique_ptr<Request> request);
   void add_choices(Request& request);
+  void hold(std::uint64_t number, bool paused);
   void refuse(std::unique_ptr<Request> request);
   void say(const Request& request, const GenerationEvent& end);
   bool pass();

@@ -33,8 +33,10 @@ struct ServeEngine::Request {
 };
 
 struct ServeEngine::Command {
+  enum class Kind : std::uint8_t { kStart, kCancel, kPause, kResume };
+  Kind kind;
   std::uint64_t number;
-  std::unique_ptr<Request> start;  // null: cancel
+  std::unique_ptr<Request> start = {};
 };
 
 }  // namespace trireme

@@ -9,6 +9,9 @@ namespace trireme::test {
 namespace {
 
 constexpr int kClients = 64;
+// Far more than a client may leave unread: it pauses before it ends, however late it hears of it.
+constexpr const char* kUnread =
+    R"({"prompt": "Lxyz", "stream": true, "max_tokens": 4000, "logprobs": 20, "temperature": 0})";
 
 std::int64_t anonymous_bytes() {
   std::ifstream status("/proc/self/status");
@@ -120,23 +123,36 @@ TEST_F(LoadTest, SumsMatchAndMemoryIsFlat) {
 // R29: heads that never end, streams that nobody reads, more than the queue takes: good requests
 // are answered among them, and the counts add up.
 TEST_F(LoadTest, StalledClientsHarmNobodyElse) {
-  start({.http = {.unsent = 64 << 10, .connections = 260}, .engine = {.sequences = 8, .queue = 5}});
+  start({.http = {.connections = 300},
+         .engine = {.sequences = 2, .queue = 4},
+         .pages = 300,
+         .context = 4096});
   load();
-  std::vector<std::unique_ptr<Client>> heads, unread;
+  std::vector<std::unique_ptr<Client>> heads, unread, good;
   for (int i = 0; i < 200; ++i) {
     heads.push_back(std::make_unique<Client>(port_));
     heads.back()->send("POST /v1/completions HTTP/1.1\r\nHo");
   }
-  close_gate();
-  const auto submitted = [&] {
-    return metric("trireme:answers_submitted_total{model_name=\"stub\"}");
+  const auto number = [&](const std::string& name) {
+    return metric(name + "{model_name=\"stub\"}");
   };
-  for (int i = 0; i < 6; ++i) {  // the first runs, five wait
+  for (int i = 1; i <= 50; ++i) {
     unread.push_back(std::make_unique<Client>(port_, 4096));
-    unread.back()->send(post("/v1/completions",
-                             R"({"prompt": "Lxyz", "stream": true, "n": 4, "max_tokens": 900,)"
-                             R"( "logprobs": 20, "temperature": 0})"));
-    eventually([&] { return submitted() == 4 * (i + 1) && passes_seen_ > 0; }, "it is taken");
+    unread.back()->send(post("/v1/completions", kUnread));
+    eventually([&] { return number("vllm:num_requests_waiting") == i; }, "it pauses");
+  }
+  EXPECT_EQ(number("vllm:num_requests_running"), 0);
+  EXPECT_EQ(number("vllm:kv_cache_usage_perc"), 0);
+  close_gate();
+  const int before = passes_seen_;
+  for (int i = 0; i < 5; ++i) {  // the first one runs, four wait
+    good.push_back(std::make_unique<Client>(port_));
+    good.back()->send(post("/v1/completions", R"({"prompt": "a>", "temperature": 0})"));
+    eventually(
+        [&] {
+          return number("trireme:answers_submitted_total") == 51 + i && passes_seen_ > before;
+        },
+        "it is taken");
   }
   for (int i = 0; i < 20; ++i) {
     const Answer over = complete(R"({"prompt": "a>"})");
@@ -144,20 +160,44 @@ TEST_F(LoadTest, StalledClientsHarmNobodyElse) {
     EXPECT_NE(over.head.find("Retry-After: "), std::string::npos);
   }
   open_gate();
-  const auto gone = [&] { return metric("trireme:http_gone_total{model_name=\"stub\"}"); };
-  eventually([&] { return gone() == 6; }, "streams that nobody reads are let go");
-  for (int i = 0; i < 8; ++i) {
-    const Answer good = complete(R"({"prompt": "a>", "temperature": 0})");
-    ASSERT_EQ(good.status, 200) << good.body;
-    EXPECT_EQ(json(good).at("choices", "").array("")[0].at("text", "").text(""), "hello");
-  }
+  const auto expect_right = [&](const Answer& a) {
+    ASSERT_EQ(a.status, 200) << a.body;
+    EXPECT_EQ(json(a).at("choices", "").array("")[0].at("text", "").text(""), "hello");
+  };
+  for (const auto& one : good) expect_right(one->answer().value_or(Answer{}));
+  for (int i = 0; i < 3; ++i) expect_right(complete(R"({"prompt": "a>", "temperature": 0})"));
   clock_ = clock_ + 11;
   for (const auto& head : heads) EXPECT_EQ(head->answer().value_or(Answer{}).status, 408);
-  EXPECT_EQ(metric("trireme:http_refused_total{model_name=\"stub\"}"), 200);
-  eventually([&] { return ended("abort") == 24; }, "their answers have ended");
+  EXPECT_EQ(number("trireme:http_refused_total"), 200);
+  EXPECT_EQ(number("trireme:http_gone_total"), 0);
+  clock_ = clock_ + 20;
+  eventually([&] { return number("trireme:http_gone_total") == 50; }, "they are let go");
+  eventually([&] { return ended("abort") == 50; }, "their answers have ended");
   EXPECT_EQ(ended("stop"), 8);
-  EXPECT_EQ(submitted(), 32);
-  EXPECT_EQ(metric("vllm:kv_cache_usage_perc{model_name=\"stub\"}"), 0);
+  EXPECT_EQ(number("trireme:answers_submitted_total"), 58);
+  EXPECT_EQ(number("vllm:kv_cache_usage_perc"), 0);
+}
+
+// Who was only slow has all of it in the end.
+TEST_F(LoadTest, ASlowReaderGetsItsWholeAnswer) {
+  start({.engine = {.sequences = 1}, .pages = 300, .context = 4096});
+  load();
+  Client slow(port_, 4096);
+  slow.send(post("/v1/completions", kUnread));
+  const auto waiting = [&] { return metric("vllm:num_requests_waiting{model_name=\"stub\"}"); };
+  eventually([&] { return waiting() == 1; }, "it pauses");
+  EXPECT_LT(metric("vllm:generation_tokens_total{model_name=\"stub\"}"), 4000);
+  const Answer whole =
+      complete(R"({"prompt": "Lxyz", "max_tokens": 4000, "temperature": 0, "echo": false})");
+  const auto told = slow.answer();
+  ASSERT_TRUE(told);
+  std::string text;
+  const std::vector<std::string> all = events(told->body);
+  ASSERT_EQ(all.back(), "[DONE]");
+  for (std::size_t i = 0; i + 1 < all.size(); ++i)
+    text += parse_json(all[i], "event").at("choices", "").array("")[0].at("text", "").text("");
+  EXPECT_EQ(text, json(whole).at("choices", "").array("")[0].at("text", "").text(""));
+  EXPECT_EQ(text.size(), 4000u);
 }
 
 }  // namespace

@@ -59,9 +59,12 @@ class ServeEngineTest : public ::testing::Test {
     model_ = std::make_unique<StubModel>(kVocab, pages, context, std::move(next), groups);
     engine_ = std::make_unique<ServeEngine>(*model_, *tokenizer_, options);
   }
-  void run_all() {
+  void run_until_idle() {
     while (engine_->step()) {
     }
+  }
+  void run_all() {
+    run_until_idle();
     EXPECT_EQ(engine_->stats().free_pages, engine_->stats().pages);
     EXPECT_EQ(engine_->stats().running, 0);
     EXPECT_EQ(engine_->stats().waiting, 0);
@@ -271,6 +274,72 @@ TEST_F(ServeEngineTest, ACancelledRequestGivesItsPagesBackWithinAPass) {
 }
 
 // Row 41.
+// R29: a request that pauses holds no pages and no place, says nothing, and goes on as if nothing
+// had been; others run meanwhile.
+TEST_F(ServeEngineTest, APausedRequestHoldsNothingAndGoesOn) {
+  for (const int groups : {1, 3}) {
+    make(40, {.budget = 64, .sequences = 2}, {}, groups);
+    std::vector<std::unique_ptr<Listener>> paused(5);
+    std::vector<std::uint64_t> numbers;
+    for (std::size_t i = 0; i < paused.size(); ++i) {
+      paused[i] = std::make_unique<Listener>();
+      GenerationRequest r = greedy(prompt_of(i, 30 + 10 * i), 40);
+      r.choices = i == 4 ? 2 : 1;
+      r.echo_logprobs = i == 3;
+      numbers.push_back(engine_->submit(std::move(r), paused[i]->sink()));
+      for (int step = 0; step < 8; ++step) engine_->step();
+      engine_->pause(numbers.back(), true);
+      run_until_idle();
+      EXPECT_FALSE(paused[i]->ended);
+      EXPECT_EQ(engine_->stats().running, 0);
+      EXPECT_EQ(engine_->stats().free_pages, engine_->stats().pages);
+    }
+    std::vector<std::size_t> said;
+    for (const auto& listener : paused) said.push_back(listener->answers[0].ids.size());
+    Listener other;
+    engine_->submit(greedy(prompt_of(9, 50), 30), other.sink());
+    run_until_idle();
+    EXPECT_EQ(other.answers[0].ids, continued(prompt_of(9, 50), 30));
+    for (std::size_t i = 0; i < paused.size(); ++i)
+      EXPECT_EQ(paused[i]->answers[0].ids.size(), said[i]) << "it said more while it paused";
+    EXPECT_EQ(engine_->stats().waiting, 6);
+    EXPECT_EQ(engine_->stats().preemptions, 0);
+    engine_->cancel(numbers[0]);
+    for (std::size_t i = 1; i < numbers.size(); ++i) engine_->pause(numbers[i], false);
+    run_all();
+    EXPECT_EQ(paused[0]->answers[0].finish, FinishReason::kCancelled);
+    for (std::size_t i = 1; i < paused.size(); ++i)
+      for (int c = 0; c < (i == 4 ? 2 : 1); ++c) {
+        Ids expected = continued(prompt_of(i, 30 + 10 * i), 40);
+        if (i == 3) {
+          const Ids prompt = prompt_of(i, 60);
+          expected.insert(expected.begin(), prompt.begin(), prompt.end());
+        }
+        EXPECT_EQ(paused[i]->answers[c].ids, expected) << i << " choice " << c;
+      }
+  }
+}
+
+// The end waits for those that pause, unless it is forced.
+TEST_F(ServeEngineTest, TheEndWaitsForWhoPauses) {
+  make(40, {});
+  std::atomic<bool> stop{false};
+  Listener heard, forced;
+  const std::uint64_t number = engine_->submit(greedy(prompt_of(1, 20), 10), heard.sink());
+  engine_->pause(number, true);
+  engine_->step();
+  engine_->close();
+  std::thread runs([&] { engine_->run(stop); });
+  engine_->pause(number, false);
+  runs.join();
+  EXPECT_EQ(heard.answers[0].ids, continued(prompt_of(1, 20), 10));
+  make(40, {});
+  engine_->pause(engine_->submit(greedy(prompt_of(1, 20), 10), forced.sink()), true);
+  stop = true;
+  engine_->run(stop);
+  EXPECT_EQ(forced.answers[0].finish, FinishReason::kCancelled);
+}
+
 TEST_F(ServeEngineTest, AFullQueueRefuses) {
   make(64, {.budget = 8, .sequences = 1, .queue = 2});
   std::vector<std::unique_ptr<Listener>> heard;
@@ -353,6 +422,7 @@ TEST_F(ServeEngineTest, RandomEventsNeitherStarveNorLeak) {
     std::int64_t most;
     std::unique_ptr<Listener> heard;
     std::int64_t oldest_for = 0;
+    bool paused = false, was_paused = false;
   };
   std::deque<Open> open;
   std::int64_t answered = 0, cancelled = 0;
@@ -373,7 +443,9 @@ TEST_F(ServeEngineTest, RandomEventsNeitherStarveNorLeak) {
     });
     if (open.empty()) return;
     Open& first = open.front();  // always goes on: a pass a token, and chunks
-    const std::int64_t bound = first.most + std::ssize(first.prompt) + 8;
+    if (std::exchange(first.paused, false)) engine_->pause(first.number, false);
+    // Whoever paused waits for those that run.
+    const std::int64_t bound = (first.was_paused ? 6 : 1) * (60 + 150 + 8);
     EXPECT_LE(++first.oldest_for, bound);
   };
   for (int event = 0; event < 10000; ++event) {
@@ -386,11 +458,17 @@ TEST_F(ServeEngineTest, RandomEventsNeitherStarveNorLeak) {
       open.push_back({number, std::move(prompt), most, std::move(heard)});
     } else if (kind == 3 && !open.empty()) {
       engine_->cancel(open[random() % open.size()].number);
+    } else if (kind == 4 && open.size() > 1) {  // not the oldest, whose wait has a bound
+      Open& o = open[1 + random() % (open.size() - 1)];
+      o.paused = !o.paused;
+      o.was_paused = true;
+      engine_->pause(o.number, o.paused);
     } else {
       engine_->step();
       settle();
     }
   }
+  for (const Open& o : open) engine_->pause(o.number, false);
   run_all();
   settle();
   EXPECT_TRUE(open.empty());
