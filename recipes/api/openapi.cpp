@@ -1,5 +1,6 @@
 #include "recipes/api/openapi.h"
 
+#include <limits>
 #include <vector>
 
 namespace trireme {
@@ -26,8 +27,30 @@ Json flag(bool otherwise, const char* text) {
 
 Json text(const char* what) { return Object{{"type", "string"}, {"description", what}}; }
 
+Json strings(std::int64_t least, std::int64_t most) {
+  return Object{{"type", "string"}, {"minLength", least}, {"maxLength", most}};
+}
+
+Json array_of(Json items, std::int64_t least, std::int64_t most) {
+  return Object{
+      {"type", "array"}, {"minItems", least}, {"maxItems", most}, {"items", std::move(items)}};
+}
+
+Json any_of(Json::Array kinds, const char* what) {
+  return Object{{"anyOf", std::move(kinds)}, {"description", what}};
+}
+
+// The one value that a field may have here.
+Json only(Json value, const char* what) {
+  return Object{{"const", std::move(value)}, {"description", what}};
+}
+
+constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+constexpr const char* kNotHere = "Nothing else is supported.";
+
 Object common_fields(const ApiLimits& limits) {
-  constexpr std::int64_t kMost = 2147483647;
+  const auto stops = static_cast<std::int64_t>(limits.stops);
+  const Json stop = strings(1, static_cast<std::int64_t>(limits.stop_bytes));
   return {
       {"model", text("The served model's name; another is 404.")},
       {"temperature", number(0, 2, 1, "Below 1e-5: always the likeliest token.")},
@@ -41,10 +64,12 @@ Object common_fields(const ApiLimits& limits) {
       {"repetition_penalty", number(0.01, 100, 1, "Of tokens in prompt and answer.")},
       {"presence_penalty", number(-2, 2, 0, "Of tokens in the answer.")},
       {"frequency_penalty", number(-2, 2, 0, "Of tokens in the answer, each time.")},
-      {"seed", Object{{"type", "integer"}, {"description", "The same seed draws the same."}}},
+      {"seed", integer(std::numeric_limits<std::int64_t>::min(),
+                       std::numeric_limits<std::int64_t>::max(), "The same seed draws the same.")},
       {"n", integer(1, limits.choices, "Answers to each prompt.")},
       {"min_tokens", integer(0, kMost, "No end before so many; at most those of the answer.")},
-      {"stop", text("A string that ends the answer, or an array of at most 4.")},
+      {"stop", any_of({stop, array_of(stop, 0, stops)},
+                      "A string that ends the answer, or an array of some; lengths in bytes.")},
       {"stop_token_ids", Object{{"type", "array"},
                                 {"maxItems", 128},
                                 {"items", Object{{"type", "integer"}, {"minimum", 0}}},
@@ -54,11 +79,15 @@ Object common_fields(const ApiLimits& limits) {
       {"skip_special_tokens", flag(true, "Whether control tokens are no text.")},
       {"logit_bias", Object{{"type", "object"},
                             {"maxProperties", static_cast<std::int64_t>(limits.bias)},
+                            {"additionalProperties",
+                             Object{{"type", "number"}, {"minimum", -100}, {"maximum", 100}}},
                             {"description", "Token ids with numbers from -100 to 100."}}},
       {"stream", flag(false, "Server-sent events as tokens come.")},
       {"stream_options",
        Object{{"type", "object"},
-              {"properties", Object{{"include_usage", flag(false, "Usage in a last chunk.")}}},
+              {"additionalProperties", false},
+              {"properties", Object{{"include_usage", flag(false, "Usage in a last chunk.")},
+                                    {"include_obfuscation", only(false, kNotHere)}}},
               {"description", "Only with stream."}}},
       {"user", text("Without effect.")}};
 }
@@ -71,15 +100,21 @@ Json schema(Object fields, const char* required) {
 }
 
 Json completion(const ApiLimits& limits) {
-  Object fields{{"prompt", Object{{"description",
-                                   "A string, an array of strings, of token ids, or of arrays "
-                                   "of token ids."}}},
-                {"max_tokens", integer(0, 2147483647,
+  const Json piece = Object{{"type", "string"}, {"minLength", 1}};
+  const Json ids = Object{
+      {"type", "array"}, {"minItems", 1}, {"items", Object{{"type", "integer"}, {"minimum", 0}}}};
+  Object fields{{"prompt", any_of({piece, array_of(piece, 1, limits.choices), ids,
+                                   array_of(ids, 1, limits.choices)},
+                                  "A string, an array of strings, of token ids, or of arrays "
+                                  "of token ids; prompts x n at most the most n.")},
+                {"max_tokens", integer(0, kMost,
                                        "Of the answer, 16 if left out; with the prompt's at "
                                        "most the context. 0 with echo scores the prompt.")},
                 {"echo", flag(false, "The prompt before the answer.")},
                 {"logprobs", integer(0, limits.logprobs, "Of so many likeliest tokens.")},
-                {"add_special_tokens", flag(true, "The model's start token before the prompt.")}};
+                {"add_special_tokens", flag(true, "The model's start token before the prompt.")},
+                {"best_of", integer(1, limits.choices, "As many as n.")},
+                {"suffix", only({}, kNotHere)}};
   for (auto& field : common_fields(limits)) fields.push_back(std::move(field));
   return schema(std::move(fields), "prompt");
 }
@@ -91,12 +126,17 @@ Json chat(const ApiLimits& limits) {
                           {"maxItems", static_cast<std::int64_t>(limits.messages)},
                           {"description", "Objects with role and content."}}},
       {"max_completion_tokens",
-       integer(1, 2147483647, "Of the answer; what the context leaves if left out.")},
-      {"max_tokens", integer(1, 2147483647, "The older name.")},
+       integer(1, kMost, "Of the answer; what the context leaves if left out.")},
+      {"max_tokens", integer(1, kMost, "The older name.")},
       {"logprobs", flag(false, "Of the answer's tokens.")},
       {"top_logprobs", integer(0, limits.logprobs, "And of so many likeliest; with logprobs.")},
       {"continue_final_message", flag(false, "The last message is an answer that goes on.")},
-      {"add_generation_prompt", flag(true, "The contrary of continue_final_message.")}};
+      {"add_generation_prompt", flag(true, "The contrary of continue_final_message.")},
+      {"response_format", only(Object{{"type", "text"}}, kNotHere)},
+      {"tools", only(Json::Array(), kNotHere)},
+      {"tool_choice", only("none", kNotHere)},
+      {"store", only(false, kNotHere)},
+      {"modalities", only(Json::Array{"text"}, kNotHere)}};
   for (auto& field : common_fields(limits)) fields.push_back(std::move(field));
   return schema(std::move(fields), "messages");
 }
@@ -129,48 +169,69 @@ std::string escaped(const std::string& plain) {
   return html;
 }
 
+// What its type may be, and between which limits.
+struct Kinds {
+  std::string types, range;
+};
+Kinds kinds_of(const Json& field) {
+  Kinds kinds;
+  if (const Json* all = field.find("anyOf")) {
+    for (const Json& one : all->array("")) {
+      const Kinds more = kinds_of(one);
+      kinds.types += (kinds.types.empty() ? "" : ", ") + more.types;
+      kinds.range += more.range;
+    }
+    return kinds;
+  }
+  if (const Json* only = field.find("const")) return {"only", escaped(to_text(*only))};
+  for (const char* key : {"minimum", "exclusiveMinimum", "maximum", "minLength", "maxLength",
+                          "minItems", "maxItems", "maxProperties"})
+    if (const Json* value = field.find(key)) kinds.range += join(key, " ", to_text(*value), " ");
+  kinds.types = field.at("type", "").text("");
+  return kinds;
+}
+
 std::string field_row(const std::string& name, const Json& field) {
-  std::string range;
-  for (const char* key : {"minimum", "exclusiveMinimum", "maximum", "maxItems", "maxProperties"})
-    if (const Json* value = field.find(key)) range += join(key, " ", to_text(*value), " ");
-  const Json* type = field.find("type");
+  const Kinds kinds = kinds_of(field);
   const Json* otherwise = field.find("default");
-  return join("<tr><td><code>", escaped(name), "</code><td>", type ? type->text("") : "", "<td>",
-              range, "<td>", otherwise ? to_text(*otherwise) : "", "<td>",
+  return join("<tr><td><code>", escaped(name), "</code><td>", kinds.types, "<td>", kinds.range,
+              "<td>", otherwise ? to_text(*otherwise) : "", "<td>",
               escaped(field.at("description", "").text("")), "\n");
 }
 
 }  // namespace
 
 Json openapi(const ApiLimits& limits) {
-  const auto tokens = [](const char* name, const char* type, const char* what) {
-    Object fields{{name, Object{{"type", type}, {"description", what}}},
+  Object tokenize{{"prompt", text("A text; or give messages.")},
                   {"model", text("Without effect.")}};
-    return fields;
-  };
-  Object tokenize = tokens("prompt", "string", "A text; or give messages.");
-  tokenize.emplace_back("messages", Object{{"type", "array"}, {"description", "A conversation."}});
+  tokenize.emplace_back("messages", Object{{"type", "array"},
+                                           {"minItems", 1},
+                                           {"maxItems", static_cast<std::int64_t>(limits.messages)},
+                                           {"description", "A conversation."}});
   tokenize.emplace_back("add_special_tokens", flag(true, "The model's start token."));
   tokenize.emplace_back("return_token_strs", flag(false, "How tokens are spelled."));
+  Object detokenize{{"tokens", Object{{"type", "array"},
+                                      {"items", Object{{"type", "integer"}, {"minimum", 0}}},
+                                      {"description", "Ids."}}},
+                    {"model", text("Without effect.")}};
   return Object{
       {"openapi", "3.1.0"},
       {"info", Object{{"title", "Trireme"}, {"version", "0.1.0"}}},
-      {"paths",
-       Object{{"/health", get("200 if it answers; needs no key")},
-              {"/ready", get("200 if it takes requests")},
-              {"/metrics", get("Prometheus' text format")},
-              {"/version", get("The program's version")},
-              {"/v1/models", get("The served model")},
-              {"/", get("The chat page; needs no key")},
-              {"/props", get("The model, its context and defaults, and memory")},
-              {"/v1/completions", post("Goes on from a text", completion(limits))},
-              {"/v1/chat/completions", post("Answers a conversation", chat(limits))},
-              {"/tokenize", post("A text or a conversation as token ids",
-                                 Object{{"type", "object"},
-                                        {"additionalProperties", false},
-                                        {"properties", std::move(tokenize)}})},
-              {"/detokenize",
-               post("Token ids as a text", schema(tokens("tokens", "array", "Ids."), "tokens"))}}}};
+      {"paths", Object{{"/health", get("200 if it answers; needs no key")},
+                       {"/ready", get("200 if it takes requests")},
+                       {"/metrics", get("Prometheus' text format")},
+                       {"/version", get("The program's version")},
+                       {"/v1/models", get("The served model")},
+                       {"/", get("The chat page; needs no key")},
+                       {"/props", get("The model, its context and defaults, and memory")},
+                       {"/v1/completions", post("Goes on from a text", completion(limits))},
+                       {"/v1/chat/completions", post("Answers a conversation", chat(limits))},
+                       {"/tokenize", post("A text or a conversation as token ids",
+                                          Object{{"type", "object"},
+                                                 {"additionalProperties", false},
+                                                 {"properties", std::move(tokenize)}})},
+                       {"/detokenize",
+                        post("Token ids as a text", schema(std::move(detokenize), "tokens"))}}}};
 }
 
 std::string api_page(const Json& described) {

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import time
 
-PATIENCE = 30  # seconds for a condition
+PATIENCE = 60  # seconds for a condition
 
 
 def find_chromium():

@@ -9,7 +9,7 @@ import time
 import urllib.error
 import urllib.request
 
-PATIENCE = 30
+PATIENCE = 60
 
 # What the model says: each kind of Markdown, and the strings that have hurt other pages.
 FIRSTS = ["Certainly. ", "Of course. ", "With pleasure: "]
@@ -53,24 +53,25 @@ WAVES = "\n\n".join(" ".join(f"wave {10 * i + j}" for j in range(10)) + "." for 
 class Server:
     def __init__(self, program, folder, *flags, key=""):
         self.key = key
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.port, self.url = 0, ""
         if key:
             with open(folder + "/keys", "w", encoding="utf-8") as file:
                 file.write(key + "\n")
             flags = (*flags, "--api-key-file", folder + "/keys")
         self.log = folder + "/server.log"
         with open(self.log, "wb") as log:
-            self._process = subprocess.Popen([program, "serve", folder, "--port", str(self.port), "--parallel.threads=1", *flags],
+            self._process = subprocess.Popen([program, "serve", folder, "--port=0", "--parallel.threads=1", *flags],
                                              stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, "HOME": folder})
         self.eventually(self._answers, "the server is ready")
 
     def _answers(self):
-        if self._process.poll() is not None:
-            with open(self.log, encoding="utf-8") as log:
-                raise AssertionError("the server ended: " + log.read())
+        with open(self.log, encoding="utf-8") as log:
+            said = log.read()
+        assert self._process.poll() is None, "the server ended: " + said
+        port = re.search(r"ready in .*http://127\.0\.0\.1:(\d+)/.*\n", said)  # any that was free
+        if not port:
+            return False
+        self.port, self.url = int(port[1]), f"http://127.0.0.1:{port[1]}"
         try:
             return self.get("/health") is not None
         except (OSError, urllib.error.HTTPError):

@@ -44,13 +44,9 @@ TEST_F(ServeProgram, SaysWhatGenerateSaysUnderEveryLayout) {
   for (const Words& layout :
        {Words{}, Words{"--parallel.tensor=2"}, Words{"--parallel.data=2"},
         Words{"--parallel.data=2", "--parallel.pipeline=2", "--zero.stage=3"}}) {
-    const int port = unused_port();
-    Words words = command({"serve", run_->folder(), "--port", std::to_string(port)});
-    words.insert(words.end(), layout.begin(), layout.end());
-    StartedProgram server(words);
-    ASSERT_TRUE(server.wait_until([&] {
-      return listens(port) && ask(port, test::get("/health")).status == 200;
-    })) << server.end().err;
+    ServedProgram server(run_->folder(), layout);
+    ASSERT_TRUE(server.ready()) << server.end().err;
+    const int port = server.port();
     const test::Answer answer = ask(
         port,
         test::post("/v1/completions", R"({"prompt": "ab", "max_tokens": 6, "temperature": 0})"));
@@ -60,7 +56,6 @@ TEST_F(ServeProgram, SaysWhatGenerateSaysUnderEveryLayout) {
         run_to_end(command({"serve", run_->folder(), "--port", std::to_string(port)}));
     EXPECT_EQ(second.code, 1);
     EXPECT_NE(second.err.find("the port is in use"), std::string::npos) << second.err;
-    server.signal(SIGTERM);
     const ProgramEnd end = server.end();
     EXPECT_EQ(end.code, 0) << end.err;
     EXPECT_NE(end.err.find("ready in"), std::string::npos) << end.err;
@@ -70,11 +65,9 @@ TEST_F(ServeProgram, SaysWhatGenerateSaysUnderEveryLayout) {
 
 // 64 clients at a time: nobody is refused, everybody hears the same.
 TEST_F(ServeProgram, ManyClientsAreAllAnswered) {
-  const int port = unused_port();
-  StartedProgram server(command({"serve", run_->folder(), "--port", std::to_string(port)}));
-  ASSERT_TRUE(server.wait_until([&] {
-    return listens(port) && ask(port, test::get("/health")).status == 200;
-  })) << server.end().err;
+  ServedProgram server(run_->folder(), {});
+  ASSERT_TRUE(server.ready()) << server.end().err;
+  const int port = server.port();
   std::mutex lock;
   std::map<std::string, int> heard;
   std::vector<std::thread> clients;
@@ -93,7 +86,6 @@ TEST_F(ServeProgram, ManyClientsAreAllAnswered) {
   for (std::thread& one : clients) one.join();
   ASSERT_EQ(heard.size(), 1u) << heard.begin()->first << ", " << heard.rbegin()->first;
   EXPECT_EQ(heard.begin()->second, 128);
-  server.signal(SIGTERM);
   EXPECT_EQ(server.end().code, 0);
 }
 

@@ -123,8 +123,9 @@ TEST_F(BenchServe, RefusesWhatItShould) {
     EXPECT_EQ(end.code, 2) << sentence << "\n" << end.err;
     EXPECT_NE(end.err.find(sentence), std::string::npos) << end.err;
   }
+  const DeafPort deaf;
   const ProgramEnd nobody = run_to_end({program(), "bench-serve", "--ready-wait=0", "--base-url",
-                                        "http://127.0.0.1:" + std::to_string(unused_port())});
+                                        "http://127.0.0.1:" + std::to_string(deaf.port())});
   EXPECT_EQ(nobody.code, 1);
   EXPECT_NE(nobody.err.find("is not ready after 0 s: Connection refused"), std::string::npos)
       << nobody.err;

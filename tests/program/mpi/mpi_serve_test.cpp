@@ -37,7 +37,8 @@ class MpiServe : public ::testing::Test {
 // The port that the program says, once it serves.
 int port_of(const std::string& err) {
   const std::size_t at = err.find("http://127.0.0.1:");
-  return at == std::string::npos ? 0 : std::atoi(err.c_str() + at + 17);
+  const bool whole = at != std::string::npos && err.find('\n', at) != std::string::npos;
+  return whole ? std::atoi(err.c_str() + at + 17) : 0;
 }
 
 constexpr const char* kAsked =

@@ -148,7 +148,7 @@ class ApiTest : public ::testing::Test {
     return at == std::string::npos ? -1 : std::atof(all.c_str() + at + line.size() + 2);
   }
   void eventually(const std::function<bool()>& holds, const char* what) {
-    for (int i = 0; i < 1500 && !holds(); ++i)
+    for (int i = 0; i < 6000 && !holds(); ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     EXPECT_TRUE(holds()) << what;
   }
