@@ -2,7 +2,7 @@
 """Reads files past the page cache (O_DIRECT) and prints bytes a second: what a disk gives, beside
 which streams of weights are measured.
 
-    direct_read.py [--requests 4] [--size 4194304] FILE...
+    direct_read.py [--requests 3] [--size 2097152] FILE...
 
 As many requests under way at a time, into memory that is used again; nothing else is done.
 """
@@ -16,8 +16,8 @@ import time
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+")
-    parser.add_argument("--requests", type=int, default=4)
-    parser.add_argument("--size", type=int, default=4 << 20)
+    parser.add_argument("--requests", type=int, default=3)
+    parser.add_argument("--size", type=int, default=2 << 20)
     args = parser.parse_args()
     descriptors = [os.open(path, os.O_RDONLY | os.O_DIRECT) for path in args.files]
     work = [(d, at) for d in descriptors for at in range(0, os.fstat(d).st_size, args.size)]

@@ -22,7 +22,7 @@
 
 namespace trireme {
 
-inline constexpr std::int64_t kRequestBytes = std::int64_t{4} << 20;
+inline constexpr std::int64_t kRequestBytes = std::int64_t{2} << 20;
 
 // Bytes of a part that lie in a file.
 struct FileExtent {

@@ -1,7 +1,5 @@
 #include "framework/autograd/inference_pass.h"
 
-#include <cstring>
-
 #include "framework/backend/host_memory.h"
 #include "framework/base/error.h"
 
@@ -21,10 +19,8 @@ KvCache::KvCache(Backend& backend, const KvCacheOptions& o) : options_(o) {
         " layers of ", o.kv_heads, " heads of ", o.head_dim, " in ", o.pages, " pages");
   const Shape shape{o.pages, o.kv_heads, kPageTokens * o.head_dim};
   const auto half = [&] {
-    if (!o.host) return backend.zeros(shape, kv_type(o.compute), MemoryKind::kKvCache);
-    const Tensor pages = on_host(backend, shape, kv_type(o.compute), MemoryKind::kKvCache);
-    std::memset(pages.data(), 0, static_cast<std::size_t>(pages.bytes()));
-    return pages;
+    return o.host ? on_host(backend, shape, kv_type(o.compute), MemoryKind::kKvCache)
+                  : backend.allocate(shape, kv_type(o.compute), MemoryKind::kKvCache);
   };
   for (std::int64_t i = 0; i < o.layers; ++i) layers_.push_back({half(), half()});
 }

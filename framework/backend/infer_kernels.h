@@ -78,7 +78,9 @@ class InferKernels {
                         const QuantizedMatrix& to) = 0;
 
   // Rotates query and key heads of qkv (R, (H + 2G) * D) in place, if a.rotary, and writes keys and
-  // values of all rows into their pages. Layout of qkv as in Attention (kernels.h).
+  // values of all rows into their pages. Layout of qkv as in Attention (kernels.h). Pages need no
+  // first value: what memory held before the positions of a sequence were written, one after the
+  // other, has no effect on attention().
   virtual void append(const PagedAttention& a, const Tensor& qkv, const KvPages& pages) = 0;
 
   // out (R, H * D): causal attention of the queries in qkv over the pages, which hold the rows' own

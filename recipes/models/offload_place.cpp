@@ -7,7 +7,7 @@ namespace trireme {
 namespace {
 
 constexpr int kIoThreads = 4;      // two reads ahead and two writes behind
-constexpr int kStreamThreads = 4;  // requests under way to a disk that weights are streamed from
+constexpr int kStreamThreads = 3;  // requests under way to a disk that weights are streamed from
 
 }  // namespace
 
