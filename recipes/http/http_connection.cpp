@@ -131,7 +131,7 @@ void HttpConnection::came(bool failed, std::size_t bytes) {
   if (state_ == State::kClosed) return;
   if (failed) {
     if (unread() == 0 || state_ == State::kBody || state_ == State::kReplying) return close();
-    reading_ = true;  // it says no more, but may still read
+    heard_all_ = reading_ = true;  // it may still read
     state_ = State::kDraining;
     since_ = shared_.now();
     return;
@@ -366,7 +366,7 @@ void HttpConnection::wrote(bool failed, std::size_t) {
   writing_.clear();
   written_ = 0;
   if (state_ == State::kClosed) return;
-  if (failed) return close();
+  if (failed || (heard_all_ && unread() == 0)) return close();
   flush();
   if (state_ == State::kHead && out_.size() < kBehind && !in_.empty()) {
     advance();

@@ -86,7 +86,8 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
   std::optional<Parser> parser_;
   HttpRequest request_;
   bool reading_ = false, advancing_ = false;
-  bool keeps_ = true;  // the connection, after this answer
+  bool heard_all_ = false;  // the client says no more
+  bool keeps_ = true;       // the connection, after this answer
   bool version_1_0_ = false, head_only_ = false, streaming_ = false;
   std::uint64_t number_ = 0;  // of the request
   std::function<void()> gone_;
