@@ -14,9 +14,11 @@ struct Part {
   Operation operation;
   Backend& backend;
   int rank, size;
-  std::shared_ptr<ThreadRound> round = nullptr;  // set when the seat is taken
+  const ThreadOperation* flight;  // whose steps read this; has its round when the seat is taken
   const Call& call() const { return operation.call; }
-  const std::byte* memory(int seat) const { return round->memory[static_cast<std::size_t>(seat)]; }
+  const std::byte* memory(int seat) const {
+    return flight->round->memory[static_cast<std::size_t>(seat)];
+  }
 };
 
 // Own piece of everybody's whole, into `out`. In place it writes only the own region of the own
@@ -114,7 +116,8 @@ Pending ThreadCommunicator::start(Operation operation, int other) {
   const auto part = std::make_shared<Part>(Part{.operation = std::move(operation),
                                                 .backend = *state().backend,
                                                 .rank = rank(),
-                                                .size = size()});
+                                                .size = size(),
+                                                .flight = flight.get()});
   flight->steps = steps_of(part, other);
   flight->operands = part;
   if (call.kind == CallKind::kQuickAllReduce) {
@@ -125,15 +128,15 @@ Pending ThreadCommunicator::start(Operation operation, int other) {
     flight->offered = copy;
   }
   // Joining only publishes; the steps run later, on this thread.
-  Pending pending = join(call, memory, other, flight);
-  part->round = flight->round;
-  return pending;
+  return join(call, memory, other, std::move(flight));
 }
 
 Pending ThreadCommunicator::join(const Call& call, const std::byte* memory, int other,
                                  std::shared_ptr<ThreadOperation> operation) {
   const int me = world_rank();
   operation->axis = axis();
+  // Its memory is taken before the seat is: from there on somebody must wait for the operation.
+  std::function<void()> wait = [world = world_, me, operation] { world->wait(me, operation); };
   world_->reach(me, CallPoint::kCall, call, axis());
   if (call.is_message()) {
     const bool sends = call.kind == CallKind::kSend;
@@ -151,7 +154,7 @@ Pending ThreadCommunicator::join(const Call& call, const std::byte* memory, int 
                              call.kind == CallKind::kQuickAllReduce ||
                              (call.kind == CallKind::kBroadcast && rank() != other);
   operation->read_to_the_end = !only_receives;
-  Pending pending([world = world_, me, operation] { world->wait(me, operation); });
+  Pending pending(std::move(wait));
   world_->reach(me, CallPoint::kStarted, call, axis());
   return pending;
 }

@@ -55,6 +55,8 @@ void ThreadWorld::join(int rank, ThreadGroup& group, const ThreadRoundKey& key,
                        const std::shared_ptr<ThreadOperation>& operation) {
   Lock lock(mutex_);
   check(!failure_, failure_ ? peer_failure() : std::string());
+  std::vector<std::shared_ptr<ThreadOperation>>& in_flight = ranks_[index(rank)]->in_flight;
+  in_flight.reserve(in_flight.size() + 1);  // no memory: before anybody knows
   std::shared_ptr<ThreadRound>& open = group.open[key];
   if (!open) open = std::make_shared<ThreadRound>(members);
   const std::shared_ptr<ThreadRound> round = open;
@@ -71,7 +73,7 @@ void ThreadWorld::join(int rank, ThreadGroup& group, const ThreadRoundKey& key,
   arrive(*round, 0);
   operation->round = round;
   operation->uncaught = std::uncaught_exceptions();
-  ranks_[index(rank)]->in_flight.push_back(operation);
+  in_flight.push_back(operation);
 }
 
 void ThreadWorld::finish(ThreadOperation& operation) {
