@@ -145,10 +145,20 @@ Tensor WeightStream::own_of(const Place& place) const {
 }
 
 void WeightStream::start_fill(Place& place, std::size_t part) {
-  PartSource& from = source();
   place.part = part;
   place.state = State::kFilling;
-  const StreamedPart& p = layout_.parts[part];
+  try {
+    request(place);
+  } catch (...) {
+    place.tickets.clear();  // waits
+    place.state = State::kEmpty;
+    throw;
+  }
+}
+
+void WeightStream::request(Place& place) {
+  PartSource& from = source();
+  const StreamedPart& p = layout_.parts[place.part];
   const std::int64_t at = begin_of(place) + p.own.begin * size_of(layout_.dtype);
   Landing to{.device = &device_,
              .bytes = place.memory.elements_at(at, {place.memory.bytes() - at})};
@@ -162,13 +172,7 @@ void WeightStream::start_fill(Place& place, std::size_t part) {
     if (--meter->under_way == 0) meter->busy += now() - meter->begin;
   });
   totals_.bytes += p.own.size() * size_of(layout_.dtype);
-  try {
-    from.start(part, to, place.tickets);
-  } catch (...) {
-    place.tickets.clear();  // waits
-    place.state = State::kEmpty;
-    throw;
-  }
+  from.start(place.part, to, place.tickets);
 }
 
 // Throws what a request threw, once all have ended.
@@ -188,18 +192,45 @@ void WeightStream::finish_fill(Place& place) {
   if (failure) std::rethrow_exception(failure);
 }
 
+// Whether the part of this use (in order_) stays in its slot since the use before.
+bool WeightStream::stays_for(std::size_t use) const {
+  const std::size_t n = order_.size();
+  for (std::size_t back = 1; back <= 2 && back < n; ++back)
+    if (order_[(use + n - back) % n] == order_[use]) return true;
+  return false;
+}
+
+// Where it lies or comes, if it does; where it will be used last, if in several.
+std::optional<std::size_t> WeightStream::slot_of(std::size_t part) const {
+  for (auto i = coming_.rbegin(); i != coming_.rend(); ++i)
+    if (slots_[*i].part == part) return *i;
+  for (std::size_t i = 0; i < slots_.size(); ++i)
+    if (slots_[i].state == State::kInUse && slots_[i].part == part) return i;
+  return std::nullopt;
+}
+
 void WeightStream::fill_empty() {
   if (!fetching_ || order_.empty()) return;
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
-    if (slots_[i].state != State::kEmpty) continue;
-    start_fill(slots_[i], order_[next_]);
-    coming_.push_back(i);
+  while (coming_.size() < 2 * slots_.size()) {  // what stays takes no slot: a bound of its own
+    const std::size_t part = order_[next_];
+    const std::optional<std::size_t> here = stays_for(next_) ? slot_of(part) : std::nullopt;
+    const auto empty = std::find_if(slots_.begin(), slots_.end(),
+                                    [](const Place& s) { return s.state == State::kEmpty; });
+    if (!here && empty == slots_.end()) return;
+    coming_.push_back(here ? *here : static_cast<std::size_t>(empty - slots_.begin()));
+    try {
+      if (!here) start_fill(*empty, part);
+    } catch (...) {
+      coming_.pop_back();
+      throw;
+    }
     next_ = (next_ + 1) % order_.size();
   }
 }
 
 void WeightStream::drop_coming() {
   for (const std::size_t i : coming_) {
+    if (slots_[i].state == State::kInUse) continue;
     try {
       finish_fill(slots_[i]);
     } catch (...) {  // nobody asked for it
@@ -279,7 +310,9 @@ void WeightStream::release(std::size_t part) {
     return s.state == State::kInUse && s.part == part;
   });
   check(slot != slots_.end(), "offload: part ", part, " is let go, but in no slot");
-  slot->state = State::kEmpty;
+  const auto number = static_cast<std::size_t>(slot - slots_.begin());
+  const bool stays = std::find(coming_.begin(), coming_.end(), number) != coming_.end();
+  slot->state = stays ? State::kFull : State::kEmpty;
   fill_empty();
 }
 

@@ -10,7 +10,9 @@
 // What comes next is known: expect() names the parts of a pass in the order of their use, and that
 // order wraps over the end of a pass, so the first parts of the next one are coming while the last
 // of this one compute. acquire() waits for what is not there yet. Parts that are asked for in
-// another order are brought, too, only later.
+// another order are brought, too, only later. A part that is used again with at most one other in
+// between stays in its slot: a table that the head of one pass and the embedding of the next one
+// share is brought once a pass.
 //
 // Over data ranks a slot has room for the whole unit, and the source brings this rank's piece to
 // its place; gathering is for the caller. As a TiledStore (one array) it is written to by whoever
@@ -21,6 +23,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "offload/part_source.h"
@@ -128,8 +131,11 @@ class WeightStream final : public TiledStore {
   Tensor whole_of(const Place& place) const;
   Tensor own_of(const Place& place) const;
   void start_fill(Place& place, std::size_t part);
+  void request(Place& place);
   void finish_fill(Place& place);
   void fill_empty();
+  bool stays_for(std::size_t use) const;
+  std::optional<std::size_t> slot_of(std::size_t part) const;
   void drop_coming();
   void begin_with(std::size_t part);
   Place& take_slot(std::size_t part);
@@ -143,7 +149,9 @@ class WeightStream final : public TiledStore {
   std::unique_ptr<PartSource> source_;
   std::vector<std::unique_ptr<Resident>> residents_;  // by part; null: streamed
   std::vector<Place> slots_;
-  std::deque<std::size_t> coming_;  // slots that fill or are full, in the order of their use
+  // Slots that fill or are full, in the order of their use; and one that is in use, if what lies in
+  // it stays for a later one.
+  std::deque<std::size_t> coming_;
   std::vector<std::size_t> order_;  // of a pass, streamed parts only
   std::size_t next_ = 0;            // in it: what is brought next
   bool fetching_ = true, in_place_ = false;

@@ -190,6 +190,30 @@ TEST(WeightStream, BringsTheNextPassWhileThisOneEnds) {
   EXPECT_EQ(all.stream->totals().passes, 2);
 }
 
+// As a table that head and embedding share, with the norm of the head beside it, or alone.
+TEST(WeightStream, APartThatIsSoonUsedAgainStaysInItsSlot) {
+  const auto files = real_files();
+  for (const std::vector<int>& order :
+       {std::vector<int>{0, 3, 1, 2, 0, 4}, {0, 1, 2, 0}, {0, 0, 4}, {0, 4, 0}})
+    for (const int slots : {2, 3, 5, 8}) {
+      SCOPED_TRACE(join("slots ", slots, ", ", order.size(), " uses"));
+      const TemporaryFolder folder;
+      Streamed all({.kind = Kind::kMemory, .slots = slots}, *files, folder.path());
+      std::int64_t once = 0;
+      for (std::size_t p = 0; p < kWhole.size(); ++p)
+        if (std::find(order.begin(), order.end(), static_cast<int>(p)) != order.end())
+          once += kWhole[p] * 4;
+      for (int i = 0; i < 3; ++i) EXPECT_EQ(all.pass(order), 0);
+      const std::int64_t before = all.stream->totals().bytes;
+      for (int i = 0; i < 5; ++i) EXPECT_EQ(all.pass(order), 0);
+      // Part 0 once a pass at most, where it is used twice; nothing again where it never leaves.
+      EXPECT_LE(all.stream->totals().bytes - before, 5 * once);
+      EXPECT_GE(all.stream->totals().bytes - before, 5 * (once - kWhole[0] * 4));
+      EXPECT_EQ(all.pass({1, 2}), 0);  // another order, while it stays
+      EXPECT_EQ(all.pass(order), 0);
+    }
+}
+
 TEST(WeightStream, ResidentsAreTheLargestThatFit) {
   WeightStreamShape shape = shape_of(2, 0);
   EXPECT_EQ(shape.residents_bytes(), 0);
