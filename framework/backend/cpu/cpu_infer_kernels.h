@@ -4,7 +4,7 @@
 // Products read weights as training keeps them, (N, K) by rows, once for a few rows of x, in
 // address order: a thread takes neighbouring rows and asks for the next ones while it multiplies.
 // In bf16 on a CPU that multiplies it, each output is one sum in a fixed order, whatever the number
-// of rows or threads: by matrix tiles (AMX, K a multiple of 32 and 32 outputs or more) or by
+// of rows or threads: by matrix tiles (AMX, 32 outputs or more) or by
 // vectors, which the shape of W decides. In f32, and in types that are only storage, this holds for
 // up to 32 rows; more go to oneDNN in pieces of 512, 256, 128 and 64 rows, which may round the last
 // digits otherwise (own products of many rows were measured at half of its speed), the rest of them

@@ -185,8 +185,7 @@ void CpuInferKernels::linear(const Tensor& x, const Tensor& w, const Tensor& bia
   infer_checks::linear(x, w, bias, y);
   check(x.dtype() != DType::kF64, "linear: the cpu backend computes f32, bf16 and f16, not f64");
   if (y.elements() == 0) return;
-  if (x.dtype() == DType::kBF16 && tiles_ && x.columns() % 32 == 0 && w.rows() >= 32)
-    return tile_linear(x, w, bias, y);
+  if (x.dtype() == DType::kBF16 && tiles_ && w.rows() >= 32) return tile_linear(x, w, bias, y);
   if (kMultipliesPairs && bf16_ && x.dtype() == DType::kBF16) return row_linear(x, w, bias, y);
   std::int64_t done = 0;
   const auto rows = [&](std::int64_t count, bool own) {

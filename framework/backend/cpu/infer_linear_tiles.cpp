@@ -4,10 +4,15 @@
 // serves any number of rows, each output is the same sum for all of them, and W comes from memory
 // once for up to kRowsAtOnce rows.
 //
+// Where K is no multiple of 32, rows of x are packed with zeros behind them, and so are the last
+// inputs of each band of W, in a tile's worth of memory: what lies behind a row is another row, or
+// nothing.
+//
 // Legend: M rows of x, N outputs, K inputs; W (N, K).
 #include <immintrin.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "framework/backend/cpu/cpu_infer_kernels.h"
 #include "framework/backend/cpu/matrix_tiles.h"
@@ -26,19 +31,37 @@ constexpr std::int64_t kRowsAtOnce = 256;  // packed rows that stay in the secon
 struct TileProduct {
   std::int64_t m, n, k, groups;  // groups of 16 rows
   const std::uint16_t* w;
-  const std::uint32_t* packed;  // (groups, K / 2, 16)
+  const std::uint32_t* packed;  // (groups, words, 16)
   std::int64_t first;           // row of y that packed row 0 is
   const Tensor& bias;
   const Tensor& y;
+  std::int64_t whole() const { return k / 32 * 32; }         // inputs that fill tiles
+  std::int64_t words() const { return (k + 31) / 32 * 16; }  // of a packed row
 };
 
-// 16 rows of x, the missing ones zero. (K / 2, 16) words.
-void pack_group(const Tensor& x, std::int64_t row, std::uint32_t* to) {
-  const std::int64_t words = x.columns() / 2;
-  const auto* from = static_cast<const std::uint32_t*>(x.data()) + row * words;
+// 16 rows of x, the missing ones and what is behind the last input zero. (words, 16) of them.
+void pack_group(const Tensor& x, std::int64_t row, std::int64_t words, std::uint32_t* to) {
+  const std::int64_t k = x.columns(), pairs = k / 2;
+  const auto* from = static_cast<const std::uint16_t*>(x.data()) + row * k;
   const std::int64_t rows = std::min<std::int64_t>(16, x.rows() - row);
-  for (std::int64_t w = 0; w < words; ++w)
-    for (std::int64_t r = 0; r < 16; ++r) to[w * 16 + r] = r < rows ? from[r * words + w] : 0;
+  const auto pair = [&](std::int64_t r, std::int64_t w) {
+    std::uint32_t two = 0;
+    if (r < rows) std::memcpy(&two, from + r * k + 2 * w, sizeof two);
+    return two;
+  };
+  for (std::int64_t w = 0; w < pairs; ++w)
+    for (std::int64_t r = 0; r < 16; ++r) to[w * 16 + r] = pair(r, w);
+  std::fill(to + pairs * 16, to + words * 16, 0u);
+  for (std::int64_t r = 0; r < rows && k % 2 != 0; ++r) to[pairs * 16 + r] = from[r * k + k - 1];
+}
+
+// The last inputs of 32 outputs from n on, with zeros behind them; (32, 32).
+void pack_rest(const TileProduct& p, std::int64_t n, std::uint16_t* to) {
+  const std::int64_t rest = p.k - p.whole();
+  for (std::int64_t r = 0; r < kBand; ++r) {
+    std::memcpy(to + r * 32, p.w + (n + r) * p.k + p.whole(), static_cast<std::size_t>(2 * rest));
+    std::fill(to + r * 32 + rest, to + (r + 1) * 32, std::uint16_t{0});
+  }
 }
 
 // A 16 x 16 matrix turned round: 32-bit words, then pairs, then quarters of vectors change places.
@@ -107,17 +130,24 @@ constexpr std::int64_t kRowBytes = 64;
 // 32 outputs from n on by one group of rows. The CPU's own prefetchers follow 32 rows at a time
 // better than instructions did (measured: 10 % of a product of one row).
 inline void narrow_band(const TileProduct& p, std::int64_t n, std::int64_t begin,
-                        std::int64_t group) {
-  const std::int64_t w_bytes = 2 * p.k;
+                        std::int64_t group, const std::uint16_t* rest) {
+  const std::int64_t w_bytes = 2 * p.k, whole = p.whole();
   const std::uint16_t* low = p.w + n * p.k;
   const std::uint16_t* high = low + 16 * p.k;
-  const std::uint32_t* x = p.packed + group * p.k / 2 * 16;
+  const std::uint32_t* x = p.packed + group * p.words() * 16;
   _tile_zero(0);
   _tile_zero(1);
-  for (std::int64_t k = 0; k < p.k; k += 32) {
+  for (std::int64_t k = 0; k < whole; k += 32) {
     _tile_loadd(4, low + k, w_bytes);
     _tile_loadd(6, x + k / 2 * 16, kRowBytes);
     _tile_loadd(5, high + k, w_bytes);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 5, 6);
+  }
+  if (whole < p.k) {
+    _tile_loadd(4, rest, kRowBytes);
+    _tile_loadd(6, x + whole / 2 * 16, kRowBytes);
+    _tile_loadd(5, rest + 16 * 32, kRowBytes);
     _tile_dpbf16ps(0, 4, 6);
     _tile_dpbf16ps(1, 5, 6);
   }
@@ -130,22 +160,32 @@ inline void narrow_band(const TileProduct& p, std::int64_t n, std::int64_t begin
 }
 
 // The same by two groups.
-inline void wide_band(const TileProduct& p, std::int64_t n, std::int64_t begin,
-                      std::int64_t group) {
-  const std::int64_t w_bytes = 2 * p.k;
+inline void wide_band(const TileProduct& p, std::int64_t n, std::int64_t begin, std::int64_t group,
+                      const std::uint16_t* rest) {
+  const std::int64_t w_bytes = 2 * p.k, whole = p.whole();
   const std::uint16_t* low = p.w + n * p.k;
   const std::uint16_t* high = low + 16 * p.k;
-  const std::uint32_t* left = p.packed + group * p.k / 2 * 16;
-  const std::uint32_t* right = left + p.k / 2 * 16;
+  const std::uint32_t* left = p.packed + group * p.words() * 16;
+  const std::uint32_t* right = left + p.words() * 16;
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
-  for (std::int64_t k = 0; k < p.k; k += 32) {
+  for (std::int64_t k = 0; k < whole; k += 32) {
     _tile_loadd(4, low + k, w_bytes);
     _tile_loadd(6, left + k / 2 * 16, kRowBytes);
     _tile_loadd(7, right + k / 2 * 16, kRowBytes);
     _tile_loadd(5, high + k, w_bytes);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 5, 6);
+    _tile_dpbf16ps(2, 4, 7);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  if (whole < p.k) {
+    _tile_loadd(4, rest, kRowBytes);
+    _tile_loadd(6, left + whole / 2 * 16, kRowBytes);
+    _tile_loadd(7, right + whole / 2 * 16, kRowBytes);
+    _tile_loadd(5, rest + 16 * 32, kRowBytes);
     _tile_dpbf16ps(0, 4, 6);
     _tile_dpbf16ps(1, 5, 6);
     _tile_dpbf16ps(2, 4, 7);
@@ -166,12 +206,17 @@ inline void wide_band(const TileProduct& p, std::int64_t n, std::int64_t begin,
 // Bands [begin, end). The last one of all may begin earlier, where another's outputs are.
 void bands(const TileProduct& p, std::int64_t begin, std::int64_t end) {
   const MatrixTileSession session;
+  alignas(64) std::uint16_t rest[kBand * 32];
   asm volatile("" : : : "memory");
   for (std::int64_t band = begin; band < end; ++band) {
     const std::int64_t n = std::min(band * kBand, p.n - kBand);
+    if (p.whole() < p.k) {
+      pack_rest(p, n, rest);
+      asm volatile("" : : : "memory");
+    }
     std::int64_t group = 0;
-    for (; group + 2 <= p.groups; group += 2) wide_band(p, n, band * kBand, group);
-    if (group < p.groups) narrow_band(p, n, band * kBand, group);
+    for (; group + 2 <= p.groups; group += 2) wide_band(p, n, band * kBand, group, rest);
+    if (group < p.groups) narrow_band(p, n, band * kBand, group, rest);
   }
 }
 
@@ -181,13 +226,14 @@ void CpuInferKernels::tile_linear(const Tensor& x, const Tensor& w, const Tensor
                                   const Tensor& y) {
   const std::int64_t n = w.rows(), k = x.columns();
   const std::int64_t at_once = std::min(kRowsAtOnce, (x.rows() + 15) / 16 * 16);
-  const Tensor packed = scratch(at_once * k * 2);
+  const std::int64_t row_words = (k + 31) / 32 * 16;
+  const Tensor packed = scratch(at_once * row_words * 4);
   auto* words = static_cast<std::uint32_t*>(packed.data());
   for (std::int64_t row = 0; row < x.rows(); row += kRowsAtOnce) {
     const std::int64_t rows = std::min(kRowsAtOnce, x.rows() - row), groups = (rows + 15) / 16;
     parallel_ranges(threads_, groups, 4, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t g = begin; g < end; ++g)
-        pack_group(x, row + g * 16, words + g * k / 2 * 16);
+        pack_group(x, row + g * 16, row_words, words + g * row_words * 16);
     });
     const TileProduct p{rows,  n,   k,    groups, static_cast<const std::uint16_t*>(w.data()),
                         words, row, bias, y};

@@ -74,8 +74,15 @@ class InferKernelsTest : public ::testing::TestWithParam<Case> {
 TEST_P(InferKernelsTest, LinearIsAPlainSum) {
   const auto b = backend();
   if (!b) GTEST_SKIP() << "no cpu backend in this build";
-  for (const auto& [m, n, k] :
-       {std::array{1, 5, 7}, {3, 64, 64}, {17, 72, 96}, {33, 100, 64}, {70, 33, 32}, {2, 1, 1}}) {
+  for (const auto& [m, n, k] : {std::array{1, 5, 7},
+                                {3, 64, 64},
+                                {17, 72, 96},
+                                {33, 100, 64},
+                                {70, 33, 32},
+                                {2, 1, 1},
+                                {5, 40, 33},
+                                {20, 65, 75},
+                                {3, 32, 1}}) {
     const Tensor x = random(*b, {m, k}, "x", compute()), w = random(*b, {n, k}, "w", compute());
     const Tensor bias = random(*b, {n}, "bias", compute());
     const Tensor y = b->allocate({m, n}, accumulation_type(compute()), MemoryKind::kActivations);
@@ -95,7 +102,7 @@ TEST_P(InferKernelsTest, LinearIsAPlainSum) {
 TEST_P(InferKernelsTest, ARowOfALinearDependsNeitherOnOtherRowsNorOnThreads) {
   const auto b = backend(), alone = backend(1);
   if (!b) GTEST_SKIP() << "no cpu backend in this build";
-  for (const auto& [n, k] : {std::array{104, 96}, {33, 50}, {7, 64}}) {
+  for (const auto& [n, k] : {std::array{104, 96}, {33, 50}, {40, 71}, {7, 64}}) {
     const bool own = compute() == DType::kBF16 && cpu_multiplies_bf16();
     const std::int64_t most = b->name() != "cpu" ? 101 : own ? 300 : 32;
     const Tensor x = random(*b, {most, k}, "x", compute()), w = random(*b, {n, k}, "w", compute());
