@@ -122,7 +122,8 @@ int bench_command(Process& process, const CommandLine& line) {
                 .cpu = cpu_finding(process).value,
                 .threads = r.parallel.threads,
                 .ranks = r.parallel.ranks()};
-        told.read = read_rate(kReadBytes, static_cast<int>(told.threads * told.ranks));
+        if (leads(process))
+          told.read = read_rate(kReadBytes, static_cast<int>(told.threads * told.ranks));
         all.clear();
         return [&](const OpenedModel& model) {
           const ModelOptions& options = model.engine.options().model;

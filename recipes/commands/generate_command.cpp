@@ -53,7 +53,8 @@ void read_lines_options(Process& process, const CommandLine& line, GenerateWishe
   if (line.names.size() == 2) throw UsageError("generate: - is --input - where lines are read");
   if (process.under_launcher)
     throw UsageError(
-        "--input: lines are answered by ranks of one process; start it without a launcher");
+        "--input: lines are answered by ranks that are threads of one process; start it without a "
+        "launcher, with the same flags (--parallel.tensor=2, ...), or serve under the launcher");
   if (line.options.contains("output")) wishes.output = line.options.at("output");
   wishes.skip_bad = line.options.contains("skip-bad");
   wishes.resume = line.options.contains("resume");

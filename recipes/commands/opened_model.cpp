@@ -258,8 +258,13 @@ bool leads(Process& process) { return !process.under_launcher || process.mpi().r
 void open_model(Process& process, const CommandLine& line, const std::string& folder,
                 const std::function<ModelWork(const ModelSource&)>& prepare,
                 const CacheWish& cache) {
-  if (process.under_launcher && line.command != "serve")
-    throw UsageError(join(line.command, ": runs in one process; start it without a launcher"));
+  if (process.under_launcher && line.command != "serve" && line.command != "generate" &&
+      line.command != "bench")
+    throw UsageError(
+        join(line.command,
+             ": its ranks are threads of one process; start it without a launcher, with the same "
+             "flags (--parallel.tensor=2, ...). Under a launcher run train, serve, generate and "
+             "bench"));
   if (process.files.exists(path_join(folder, "config.json"))) {
     const ModelSource source = source_of(
         process, recipe_of_folder(process.files, line, folder, process.under_launcher), folder, 0);
