@@ -10,13 +10,14 @@ namespace {
 
 constexpr std::size_t kLeastBytes = 16;
 
-// Looks at every byte of the given one, whatever it finds.
-bool equal(std::string_view key, std::string_view given) {
-  unsigned differs = key.size() == given.size() ? 0 : 1;
+// 0 if they are equal. Looks at every byte of the given one, whatever it finds; neither a branch
+// nor an address depends on a byte (tests/recipes/keys).
+std::uint64_t difference(std::string_view key, std::string_view given) {
+  std::uint64_t differs = key.size() ^ given.size();
   for (std::size_t i = 0; i < given.size(); ++i)
-    differs |= static_cast<unsigned>(static_cast<unsigned char>(given[i]) ^
-                                     static_cast<unsigned char>(key[i % key.size()]));
-  return differs == 0;
+    differs |= static_cast<std::uint64_t>(static_cast<unsigned char>(given[i]) ^
+                                          static_cast<unsigned char>(key[i % key.size()]));
+  return differs;
 }
 
 }  // namespace
@@ -28,10 +29,14 @@ std::string_view bearer_of(std::string_view authorization) {
 }
 
 std::int64_t find_key(const std::vector<std::string>& keys, std::string_view given) {
-  std::int64_t found = -1;
-  for (std::size_t i = 0; i < keys.size(); ++i)
-    if (!keys[i].empty() && equal(keys[i], given)) found = static_cast<std::int64_t>(i);
-  return found;
+  std::uint64_t found = 0;  // from 1 on
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (keys[i].empty()) continue;
+    const std::uint64_t differs = difference(keys[i], given);
+    const std::uint64_t same = ((differs | (0 - differs)) >> 63) - 1;  // all bits, or none
+    found = (found & ~same) | ((i + 1) & same);
+  }
+  return static_cast<std::int64_t>(found) - 1;
 }
 
 std::string host_name(std::string_view host) {
