@@ -23,6 +23,7 @@ class Residency {
   // units given.
   void begin(const GatherPlan& plan);
   void end();
+  void abandon() { plan_ = nullptr; }  // after an exception; units are let go by Unit::abandon()
   // Around a use of a list entry: before its units are gathered, and after they were released.
   void enter(int entry);
   void leave(int entry);

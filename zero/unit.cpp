@@ -107,7 +107,7 @@ void Unit::start_streamed() {
   WeightStream::Use use = options_.homes.stream->acquire(options_.homes.part);
   gathered_ = std::move(use.whole);
   const Range own = own_shard();
-  if (!use.gathered)
+  if (!use.gathered && data_.size() > 1)
     gathering_ = data_.all_gather(gathered_.elements_at(own.begin, {own.size()}), gathered_);
 }
 
@@ -131,6 +131,23 @@ void Unit::release() {
   point_weights({});
   gathered_ = {};
   if (options_.homes.stream) options_.homes.stream->release(options_.homes.part);
+}
+
+void Unit::abandon() noexcept {
+  if (policy_.whole_weights || gathers_ == 0) return;
+  gathers_ = 0;
+  const bool there = gathered_.defined();
+  try {
+    gathering_.wait();
+  } catch (...) {  // one exception is on its way already
+  }
+  gathering_ = {};
+  point_weights({});
+  gathered_ = {};
+  try {
+    if (there && options_.homes.stream) options_.homes.stream->release(options_.homes.part);
+  } catch (...) {  // the slot is empty; what was to fill it is asked for again
+  }
 }
 
 void Unit::fill(std::size_t index, const SectionSource& source, const FlatHome& master) {

@@ -83,6 +83,8 @@ class Unit {
   void gather();
   void hold();
   void release();
+  // A pass of a model that is only run ended with an exception: nothing is held any more.
+  void abandon() noexcept;
 
   // A step begins: nothing is accumulated yet, and `backward_uses` backward passes over this unit
   // will come. None: the unit's gradients are zero in this step.

@@ -90,9 +90,14 @@ std::vector<Logits>& Engine::infer(KvCache& cache, std::span<const InferenceRows
   Runner runner(backend_, mesh_.pipeline(), chunks_for(1));
   const ActionList actions = forward_only(mesh_.shape().pipeline, static_cast<int>(micros.size()),
                                           options_.chunks, mesh_.coord().pipeline);
-  stage_->begin_forward_pass(actions);
-  runner.run(actions, micros, options);
-  stage_->end_pass();
+  try {
+    stage_->begin_forward_pass(actions);
+    runner.run(actions, micros, options);
+    stage_->end_pass();
+  } catch (...) {  // memory that ended, say: a rank that is alone goes on
+    stage_->abandon_pass();
+    throw;
+  }
   logits_.resize(rows.size());
   tops_.clear();
   for (std::size_t i = 0; i < rows.size(); ++i) {

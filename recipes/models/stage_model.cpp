@@ -170,6 +170,11 @@ void StageModel::end_pass() {
   if (stream_) stream_->pass_ended();
 }
 
+void StageModel::abandon_pass() noexcept {
+  residency_->abandon();
+  for (const auto& unit : units_) unit->abandon();
+}
+
 void StageModel::expect_present() const {
   for (TiledStore* store : stores()) store->expect_present();
 }

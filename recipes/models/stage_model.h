@@ -49,6 +49,8 @@ class StageModel {
   void begin_step();
   void begin_forward_pass(const ActionList& actions);
   void end_pass();
+  // Instead, after an exception in a forward pass: the next one may begin.
+  void abandon_pass() noexcept;
   // Streamed weights: null if there are none.
   WeightStream* stream() const { return stream_.get(); }
   // A pass that brings and gathers its weights, and computes nothing.
