@@ -19,6 +19,9 @@ function(trireme_floor NAME)
   if(TRIREME_SANITIZE)  # only what its tests use
     set_target_properties(trireme_${NAME} PROPERTIES EXCLUDE_FROM_ALL ON)
   endif()
+  if(NOT TRIREME_TRAINER)  # a program without a trainer has no such room; its headers are types alone
+    list(REMOVE_ITEM ARG_FLOORS optim)
+  endif()
   list(TRANSFORM ARG_FLOORS PREPEND trireme_)
   target_link_libraries(trireme_${NAME} PUBLIC trireme_flags ${ARG_FLOORS} PRIVATE ${ARG_LIBRARIES})
 endfunction()

@@ -3,7 +3,7 @@ set(TRIREME_ARCH native CACHE STRING "CPU to build for (-march); native, or a po
 set(TRIREME_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined or thread: builds the floors with the reference backend only")
 option(TRIREME_BENCH "Build the benchmarks" OFF)
 option(TRIREME_WERROR "Warnings are errors" OFF)
-option(TRIREME_TRAINER "The train command and its trainer; without it train refuses, all else works" ON)
+option(TRIREME_TRAINER "Training: the trainer, optim, kernels of backward passes. Without it train and memory refuse, all else works" ON)
 
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)

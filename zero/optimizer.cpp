@@ -36,13 +36,13 @@ TiledShape state_shape(std::span<Unit* const> units, const OptimizerOptions& opt
 
 ZeroOptimizer::ZeroOptimizer(std::vector<Unit*> units, Backend& backend, const Mesh& mesh,
                              const ZeroOptions& options)
-    : backend_(backend),
+    : KeptArrays(std::move(units), options.seed),
+      backend_(backend),
       mesh_(mesh),
       options_(options),
-      units_(std::move(units)),
       sums_(backend.zeros({kWorldSums}, DType::kF64, MemoryKind::kWorkspace)) {
   if (!options_.host) options_.host = &backend;
-  for (Unit* unit : units_) states_.push_back(make_state(*unit, states_.size()));
+  for (Unit* unit : this->units()) states_.push_back(make_state(*unit, states_.size()));
   if (options_.initial_values) fill_initial();
   if (options_.check_replicas && mesh.world().size() > 1)
     replicas_ = std::make_unique<ReplicaCheck>(mesh, backend, arrays());
@@ -76,16 +76,6 @@ ZeroOptimizer::State ZeroOptimizer::make_state(Unit& unit, std::size_t index) {
   return state;
 }
 
-void ZeroOptimizer::fill_initial() {
-  for (const State& state : states_) state.unit->fill_initial(options_.seed, state.master());
-  flush();
-}
-
-void ZeroOptimizer::load_values(const SectionSource& source) {
-  for (const State& state : states_) state.unit->load_values(source, state.master());
-  flush();
-}
-
 std::vector<std::string> ZeroOptimizer::array_names() const {
   std::vector<std::string> names = {"value"};
   for (std::string& name : moment_names(options_.optimizer)) names.push_back(std::move(name));
@@ -108,7 +98,7 @@ void ZeroOptimizer::restore(const Progress& progress) {
 
 void ZeroOptimizer::flush() {
   if (on_host()) options_.store->flush();
-  for (const Unit* unit : units_) unit->weights().flush();
+  KeptArrays::flush();
 }
 
 bool ZeroOptimizer::has_group(SumGroup group) const {

@@ -25,6 +25,7 @@
 #include "optim/loss_scaler.h"
 #include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
+#include "zero/kept_arrays.h"
 #include "zero/replicas.h"
 #include "zero/unit.h"
 
@@ -91,7 +92,7 @@ enum WorldSum : std::uint8_t {
   kWorldSums
 };
 
-class ZeroOptimizer {
+class ZeroOptimizer final : public KeptArrays {
  public:
   // Allocates masters (when weights are narrower than the wide type) and moments. `units` and
   // `mesh` must outlive it.
@@ -107,17 +108,10 @@ class ZeroOptimizer {
   void compare_copies(bool on) { compares_ = on; }
   std::int64_t steps_taken() const { return taken_; }
   double loss_scale() const { return scaler_.scale(); }  // for the next step's backward
-  // Initial values, by the seed.
-  void fill_initial();
-  // Replaces the weights of all units, and their masters, which keep what narrow weights round off.
-  void load_values(const SectionSource& source);
 
-  // For checkpoints (zero/train_state.h). What is kept of a unit beside its weights, by name:
-  // "value" is the master, or the weights where those are wide or not trained; then the moments of
-  // what is trained. The home is undefined where nothing of that name is kept.
-  const std::vector<Unit*>& units() const { return units_; }
-  std::vector<std::string> array_names() const;
-  FlatHome array(std::size_t unit, const std::string& name) const;
+  // For checkpoints (zero/train_state.h).
+  std::vector<std::string> array_names() const override;
+  FlatHome array(std::size_t unit, const std::string& name) const override;
   // All of these, and the compute weights beside masters: what copies are compared of.
   std::vector<ReplicatedArray> arrays() const;
   // The counts of a step: updates made, and the loss scale.
@@ -127,7 +121,7 @@ class ZeroOptimizer {
   };
   Progress progress() const { return {taken_, scaler_.state()}; }
   void restore(const Progress& progress);
-  void flush();  // after arrays were written
+  void flush() override;
 
  private:
   struct State {
@@ -138,6 +132,7 @@ class ZeroOptimizer {
     FlatHome master() const { return own_master ? arrays.front() : FlatHome(); }
   };
 
+  FlatHome master(std::size_t unit) const override { return states_[unit].master(); }
   State make_state(Unit& unit, std::size_t index);
   void sum_group(SumGroup group, Communicator& comm);
   bool has_group(SumGroup group) const;
@@ -156,7 +151,6 @@ class ZeroOptimizer {
   Backend& backend_;
   const Mesh& mesh_;
   ZeroOptions options_;
-  std::vector<Unit*> units_;
   std::vector<State> states_;
   std::unique_ptr<ReplicaCheck> replicas_;  // null: off
   bool compares_ = true;

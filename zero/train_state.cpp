@@ -54,14 +54,14 @@ void by_piece(const StateRun& run, const Visit& visit) {
 
 class Loader {
  public:
-  Loader(ZeroOptimizer& optimizer, Backend& device, Backend& host, const ArraySource& source)
-      : optimizer_(optimizer), device_(device), host_(host), source_(source) {}
+  Loader(KeptArrays& kept, Backend& device, Backend& host, const ArraySource& source)
+      : kept_(kept), device_(device), host_(host), source_(source) {}
 
   void values(std::size_t u) {
-    if (optimizer_.units()[u]->holds_bytes()) return bytes(u);
-    const FlatHome master = optimizer_.array(u, "value");
-    const FlatHome& weights = optimizer_.units()[u]->weights();
-    for (const StateRun& run : state_runs(*optimizer_.units()[u], weights.range()))
+    if (kept_.units()[u]->holds_bytes()) return bytes(u);
+    const FlatHome master = kept_.array(u, "value");
+    const FlatHome& weights = kept_.units()[u]->weights();
+    for (const StateRun& run : state_runs(*kept_.units()[u], weights.range()))
       by_piece(run, [&](Range flat, const Rectangle& at) {
         read({run.tensor, "value"}, run.logical, at, master.dtype(),
              [this, master, &weights, flat](const Tensor& x) {
@@ -71,9 +71,9 @@ class Loader {
   }
 
   void moment(std::size_t u, const std::string& name) {
-    const FlatHome home = optimizer_.array(u, name);
+    const FlatHome home = kept_.array(u, name);
     if (!home.defined()) return;
-    for (const StateRun& run : state_runs(*optimizer_.units()[u], home.range())) {
+    for (const StateRun& run : state_runs(*kept_.units()[u], home.range())) {
       if (!run.trainable) continue;
       by_piece(run, [&](Range flat, const Rectangle& at) {
         read({run.tensor, name}, run.logical, at, home.dtype(),
@@ -88,7 +88,7 @@ class Loader {
 
   // A unit that takes its values in whole rows.
   void bytes(std::size_t u) {
-    optimizer_.units()[u]->load_values(
+    kept_.units()[u]->load_values(
         [this](const Section& s, std::int64_t columns, std::span<double> out) {
           const ArrayRead arrived =
               source_({s.name, "value"}, s.logical,
@@ -163,7 +163,7 @@ class Loader {
     });
   }
 
-  ZeroOptimizer& optimizer_;
+  KeptArrays& kept_;
   Backend& device_;
   Backend& host_;
   const ArraySource& source_;
@@ -174,13 +174,13 @@ class Loader {
 
 }  // namespace
 
-std::vector<StatePiece> pieces_to_save(const ZeroOptimizer& optimizer, bool saves) {
+std::vector<StatePiece> pieces_to_save(const KeptArrays& kept, bool saves) {
   std::vector<StatePiece> pieces;
   if (!saves) return pieces;
-  for (std::size_t u = 0; u < optimizer.units().size(); ++u) {
-    const Unit& unit = *optimizer.units()[u];
-    for (const std::string& name : optimizer.array_names()) {
-      const FlatHome home = optimizer.array(u, name);
+  for (std::size_t u = 0; u < kept.units().size(); ++u) {
+    const Unit& unit = *kept.units()[u];
+    for (const std::string& name : kept.array_names()) {
+      const FlatHome home = kept.array(u, name);
       if (!home.defined()) continue;
       for (const StateRun& run : state_runs(unit, unit.own_shard()))
         if (run.counts && (run.trainable || name == "value"))
@@ -191,20 +191,19 @@ std::vector<StatePiece> pieces_to_save(const ZeroOptimizer& optimizer, bool save
   return pieces;
 }
 
-void read_piece(const ZeroOptimizer& optimizer, const StatePiece& piece, std::int64_t begin,
+void read_piece(const KeptArrays& kept, const StatePiece& piece, std::int64_t begin,
                 const Tensor& to) {
   const std::int64_t at = piece.flat.begin + begin;
-  optimizer.array(piece.unit, piece.piece.array.name.array).fetch({at, at + to.elements()}, to);
+  kept.array(piece.unit, piece.piece.array.name.array).fetch({at, at + to.elements()}, to);
 }
 
-void load_state(ZeroOptimizer& optimizer, Backend& device, Backend& host,
-                const ArraySource& source) {
-  Loader loader(optimizer, device, host, source);
-  for (std::size_t u = 0; u < optimizer.units().size(); ++u)
-    for (const std::string& name : optimizer.array_names())
+void load_state(KeptArrays& kept, Backend& device, Backend& host, const ArraySource& source) {
+  Loader loader(kept, device, host, source);
+  for (std::size_t u = 0; u < kept.units().size(); ++u)
+    for (const std::string& name : kept.array_names())
       name == "value" ? loader.values(u) : loader.moment(u, name);
   loader.finish();
-  optimizer.flush();
+  kept.flush();
 }
 
 }  // namespace trireme

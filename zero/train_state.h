@@ -10,7 +10,7 @@
 #include <functional>
 #include <vector>
 
-#include "zero/optimizer.h"
+#include "zero/kept_arrays.h"
 #include "zero/state_runs.h"
 
 namespace trireme {
@@ -26,9 +26,9 @@ struct StatePiece {
 };
 
 // What this rank saves, in a fixed order. `saves` = false: a replica that leaves it to another one.
-std::vector<StatePiece> pieces_to_save(const ZeroOptimizer& optimizer, bool saves);
+std::vector<StatePiece> pieces_to_save(const KeptArrays& kept, bool saves);
 // Elements [begin, begin + count) of a piece, into a host tensor of its type.
-void read_piece(const ZeroOptimizer& optimizer, const StatePiece& piece, std::int64_t begin,
+void read_piece(const KeptArrays& kept, const StatePiece& piece, std::int64_t begin,
                 const Tensor& to);
 
 // Begins to give a rectangle of an array of the logical tensor of that shape, row-major, as
@@ -40,7 +40,6 @@ using ArraySource = std::function<ArrayRead(const ArrayName& name, const Shape& 
 // Replaces weights, masters and moments. Not collective; works in pieces of about 2 Mi elements on
 // the host, at most three of that size (or as many smaller ones as are 2 Mi elements together) at a
 // time: while one is put in its place the next are being read. `host` casts there.
-void load_state(ZeroOptimizer& optimizer, Backend& device, Backend& host,
-                const ArraySource& source);
+void load_state(KeptArrays& kept, Backend& device, Backend& host, const ArraySource& source);
 
 }  // namespace trireme

@@ -27,6 +27,12 @@ void copy_bytes(void* to, const void* from, std::int64_t bytes) {
 
 }  // namespace
 
+TrainKernels& Backend::existing(const std::unique_ptr<TrainKernels>& kernels) {
+  check(kernels != nullptr,
+        "this build is for inference only: it has no kernels of backward passes and optimizers");
+  return *kernels;
+}
+
 Tensor Backend::allocate(Shape shape, DType dtype, MemoryKind kind) {
   const std::int64_t bytes = shape.elements() * size_of(dtype);
   auto storage = bytes > 0 ? do_allocate(bytes, kind)

@@ -59,6 +59,7 @@ class Backend {
   void copy(const Tensor& from, const Tensor& to);
 
   Lease<Kernels> kernels() { return {*this, do_kernels()}; }
+  // Error in a build for inference only, which has none.
   Lease<TrainKernels> train_kernels() { return {*this, do_train_kernels()}; }
   Lease<InferKernels> infer_kernels() { return {*this, do_infer_kernels()}; }
 
@@ -77,6 +78,9 @@ class Backend {
   virtual Kernels& do_kernels() = 0;
   virtual TrainKernels& do_train_kernels() = 0;
   virtual InferKernels& do_infer_kernels() = 0;
+
+  // *kernels; Error if there are none.
+  static TrainKernels& existing(const std::unique_ptr<TrainKernels>& kernels);
 
  private:
   std::shared_ptr<MemoryLedger> ledger_;

@@ -171,6 +171,12 @@ class Kernels {
   // total (1) f64 += sum over rows of the loss. sums: reduced over all shards.
   virtual void cross_entropy_loss(const CrossEntropy& c, const Tensor& sums, const Tensor& labels,
                                   const Tensor& total) = 0;
+
+  // out (n) = sum over pieces (n), in the order given, in the wide type (rounded once to out's
+  // type). Here and in max_of, out may be one of the pieces (a communicator sums in place).
+  virtual void sum_in_order(std::span<const Tensor> pieces, const Tensor& out) = 0;
+  // out (n) = elementwise maximum.
+  virtual void max_of(std::span<const Tensor> pieces, const Tensor& out) = 0;
 };
 
 // What training needs besides: backward directions and the optimizer. Gradients of parameters
@@ -240,11 +246,6 @@ class TrainKernels {
   // cut (framework/backend/fingerprint.h).
   virtual void fingerprint(const Tensor& x, std::uint64_t key, std::int64_t first,
                            std::uint64_t factor, const Tensor& out) = 0;
-  // out (n) = sum over pieces (n), in the order given, in the wide type (rounded once to out's
-  // type). Here and in max_of, out may be one of the pieces (a communicator sums in place).
-  virtual void sum_in_order(std::span<const Tensor> pieces, const Tensor& out) = 0;
-  // out (n) = elementwise maximum.
-  virtual void max_of(std::span<const Tensor> pieces, const Tensor& out) = 0;
 
   // One Adam(W) update in place of master w, moments m, v (all wide, n elements) from gradient g
   // (any floating type); when `weights` is defined, writes the rounded w into it (compute type) in

@@ -45,50 +45,13 @@ class ReferenceKernels final : public Kernels {
                           const Tensor& labels, const Tensor& sums) override;
   void cross_entropy_loss(const CrossEntropy& c, const Tensor& sums, const Tensor& labels,
                           const Tensor& total) override;
-};
-
-class ReferenceTrainKernels final : public TrainKernels {
- public:
-  // reference_linear.cpp
-  void column_sum(const Tensor& dy, const Tensor& out, bool accumulate) override;
-  // reference_elementwise.cpp
-  void activation_backward(Activation act, bool gated, const Tensor& x, const Tensor& dy,
-                           const Tensor& dx) override;
-  // reference_embedding.cpp
-  void embedding_backward(const Tensor& ids, const Tensor& dy, std::int64_t first_row,
-                          const Tensor& dtable, bool accumulate) override;
-  void add_positions_backward(const Tensor& dy, const Positions& p, const Tensor& dtable,
-                              bool accumulate) override;
-  // reference_norm.cpp
-  void layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& stats,
-                           const Tensor& dy, const Tensor& dx, bool accumulate_dx,
-                           const Tensor& dweight, const Tensor& dbias, bool accumulate) override;
-  void rms_norm_backward(const Tensor& x, const Tensor& weight, const RmsNorm& n,
-                         const Tensor& stats, const Tensor& dy, const Tensor& dx,
-                         bool accumulate_dx, const Tensor& dweight, bool accumulate) override;
-  // reference_head_norm.cpp
-  void head_norm_backward(const HeadNorm& n, const Tensor& qkv, const Tensor& query_weight,
-                          const Tensor& key_weight, const Tensor& stats, const Tensor& dy,
-                          const Tensor& dqkv, const Tensor& dquery_weight, bool accumulate_query,
-                          const Tensor& dkey_weight, bool accumulate_key) override;
-  // reference_attention.cpp
-  void attention_backward(const Attention& a, const Tensor& qkv, const Tensor& out,
-                          const Tensor& lse, const Tensor& dout, const Tensor& dqkv) override;
-  // reference_loss.cpp
-  void cross_entropy_backward(const CrossEntropy& c, const Tensor& logits, const Tensor& max,
-                              const Tensor& sums, const Tensor& labels, double seed,
-                              const Tensor& dlogits) override;
-  // reference_optimizer.cpp
-  void sum_of_squares(const Tensor& x, const Tensor& out) override;
-  void fingerprint(const Tensor& x, std::uint64_t key, std::int64_t first, std::uint64_t factor,
-                   const Tensor& out) override;
+  // reference_sums.cpp
   void sum_in_order(std::span<const Tensor> pieces, const Tensor& out) override;
   void max_of(std::span<const Tensor> pieces, const Tensor& out) override;
-  void adam(const AdamStep& s, const Tensor& w, const Tensor& m, const Tensor& v, const Tensor& g,
-            const Tensor& weights) override;
-  void sgd(const SgdStep& s, const Tensor& w, const Tensor& momentum, const Tensor& g,
-           const Tensor& weights) override;
 };
+
+// Of this backend; null in a build for inference only (no_train.cpp).
+std::unique_ptr<TrainKernels> make_reference_train_kernels();
 
 // reference_infer.cpp, reference_quantized.cpp. A page is (G, kPageTokens, D).
 class ReferenceInferKernels final : public InferKernels {
@@ -120,13 +83,13 @@ class ReferenceBackend : public Backend {
  protected:
   std::shared_ptr<Storage> do_allocate(std::int64_t bytes, MemoryKind kind) override;
   Kernels& do_kernels() override { return kernels_; }
-  TrainKernels& do_train_kernels() override { return train_kernels_; }
+  TrainKernels& do_train_kernels() override { return existing(train_kernels_); }
   InferKernels& do_infer_kernels() override { return infer_kernels_; }
 
  private:
   ReferenceKernels kernels_;
   ReferenceInferKernels infer_kernels_{kernels_};
-  ReferenceTrainKernels train_kernels_;
+  std::unique_ptr<TrainKernels> train_kernels_ = make_reference_train_kernels();
 };
 
 }  // namespace trireme

@@ -1,9 +1,9 @@
 // Additions, conversions, dropout and activations. Legend: see kernels.h.
 #include <cmath>
 #include <cstring>
-#include <numbers>
 
 #include "framework/backend/kernel_checks.h"
+#include "framework/backend/reference_activation.h"
 #include "framework/backend/reference_backend.h"
 #include "framework/backend/reference_view.h"
 
@@ -75,49 +75,6 @@ void ReferenceKernels::dropout(const Dropout& d, const Tensor& x, const Tensor& 
 
 namespace {
 
-// tanh GELU: x/2 (1 + tanh(u)), u = sqrt(2/pi) (x + 0.044715 x^3).
-template <typename W>
-struct Gelu {
-  static constexpr W kRoot = W(0.79788456080286535588);  // sqrt(2 / pi)
-  static constexpr W kCube = W(0.044715);
-  static W tanh_of(W x) { return std::tanh(kRoot * (x + kCube * x * x * x)); }
-  static W value(W x) { return W(0.5) * x * (W(1) + tanh_of(x)); }
-  static W slope(W x) {
-    const W t = tanh_of(x);
-    return W(0.5) * (W(1) + t) +
-           W(0.5) * x * (W(1) - t * t) * kRoot * (W(1) + W(3) * kCube * x * x);
-  }
-};
-
-template <typename W>
-struct Silu {
-  static W sigmoid(W x) { return W(1) / (W(1) + std::exp(-x)); }
-  static W value(W x) { return x * sigmoid(x); }
-  static W slope(W x) {
-    const W s = sigmoid(x);
-    return s * (W(1) + x * (W(1) - s));
-  }
-};
-
-// Comparisons are written so that NaN stays NaN.
-template <typename W>
-struct Relu {
-  static W value(W x) { return x <= W(0) ? W(0) : x; }
-  static W slope(W x) { return x <= W(0) ? W(0) : W(1); }
-};
-
-template <typename W, typename F>
-void with_activation(Activation act, F&& f) {
-  switch (act) {
-    case Activation::kGeluTanh:
-      return f(Gelu<W>());
-    case Activation::kSilu:
-      return f(Silu<W>());
-    case Activation::kRelu:
-      return f(Relu<W>());
-  }
-}
-
 // y (R, F), x (R, F) or (R, 2F) = [gate | up].
 template <typename W, typename Act>
 void forward(Act, bool gated, std::int64_t rows, std::int64_t width, const Input<W>& x,
@@ -130,23 +87,6 @@ void forward(Act, bool gated, std::int64_t rows, std::int64_t width, const Input
   }
 }
 
-// dx like x. Each element is read before it is written: dx may be x.
-template <typename W, typename Act>
-void backward(Act, bool gated, std::int64_t rows, std::int64_t width, const Input<W>& x,
-              const Input<W>& dy, const Output<W>& dx) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const W* in = x.at(r * (gated ? 2 : 1) * width);
-    const W* g = dy.at(r * width);
-    W* out = dx.at(r * (gated ? 2 : 1) * width);
-    for (std::int64_t f = 0; f < width; ++f) {
-      const W gate = in[f];
-      const W up = gated ? in[width + f] : W(1);
-      out[f] = g[f] * up * Act::slope(gate);
-      if (gated) out[width + f] = g[f] * Act::value(gate);
-    }
-  }
-}
-
 }  // namespace
 
 void ReferenceKernels::activation(Activation act, bool gated, const Tensor& x, const Tensor& y) {
@@ -156,18 +96,6 @@ void ReferenceKernels::activation(Activation act, bool gated, const Tensor& x, c
     const Input<W> in(x);
     const Output<W> out(y);
     with_activation<W>(act, [&](auto f) { forward(f, gated, y.rows(), y.columns(), in, out); });
-  });
-}
-
-void ReferenceTrainKernels::activation_backward(Activation act, bool gated, const Tensor& x,
-                                                const Tensor& dy, const Tensor& dx) {
-  kernel_checks::activation_backward(gated, x, dy, dx);
-  in_wide_type(dx.dtype(), [&](auto wide) {
-    using W = decltype(wide);
-    const Input<W> in(x), g(dy);
-    const Output<W> out(dx);
-    with_activation<W>(act,
-                       [&](auto f) { backward(f, gated, dy.rows(), dy.columns(), in, g, out); });
   });
 }
 

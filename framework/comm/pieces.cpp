@@ -15,9 +15,9 @@ void reduce_in_order(Backend& backend, CallKind kind, const std::vector<Tensor>&
                      const Tensor& out) {
   if (out.elements() == 0) return;
   if (kind == CallKind::kAllReduceMax)
-    backend.train_kernels()->max_of(pieces, out);
+    backend.kernels()->max_of(pieces, out);
   else if (pieces.size() > 1 || pieces[0].dtype() != out.dtype())
-    backend.train_kernels()->sum_in_order(pieces, out);
+    backend.kernels()->sum_in_order(pieces, out);
   else
     copy_apart(backend, pieces[0], out);
 }

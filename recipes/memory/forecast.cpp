@@ -261,10 +261,6 @@ void each_cell(Forecast& forecast, const Fn& fn) {
 
 }  // namespace
 
-bool has_snapshot(const OffloadTiers& tiers) {
-  return tiers.optimizer != Tier::kDisk && tiers.parameters != Tier::kDisk;
-}
-
 Forecast forecast(const EngineOptions& options, const MeshShape& mesh, const MeshCoord& coord,
                   const ForecastOptions& how) {
   const ForecastRank rank(options, mesh, coord);

@@ -57,7 +57,9 @@ struct ForecastOptions {
 
 // Does a save in the background copy what it writes? Not from a disk: such states are saved while
 // training waits.
-bool has_snapshot(const OffloadTiers& tiers);
+inline bool has_snapshot(const OffloadTiers& tiers) {
+  return tiers.optimizer != Tier::kDisk && tiers.parameters != Tier::kDisk;
+}
 
 // Throws Error for what no run could do either: a list that cannot be cut, heads that cannot be
 // split, live parameters above their bound.

@@ -36,6 +36,8 @@ class NoKernels final : public Kernels {
                           const Tensor&) override {}
   void cross_entropy_loss(const CrossEntropy&, const Tensor&, const Tensor&,
                           const Tensor&) override {}
+  void sum_in_order(std::span<const Tensor>, const Tensor&) override {}
+  void max_of(std::span<const Tensor>, const Tensor&) override {}
 };
 
 class NoTrainKernels final : public TrainKernels {
@@ -60,8 +62,6 @@ class NoTrainKernels final : public TrainKernels {
   void sum_of_squares(const Tensor&, const Tensor&) override {}
   void fingerprint(const Tensor&, std::uint64_t, std::int64_t, std::uint64_t,
                    const Tensor&) override {}
-  void sum_in_order(std::span<const Tensor>, const Tensor&) override {}
-  void max_of(std::span<const Tensor>, const Tensor&) override {}
   void adam(const AdamStep&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
             const Tensor&) override {}
   void sgd(const SgdStep&, const Tensor&, const Tensor&, const Tensor&, const Tensor&) override {}

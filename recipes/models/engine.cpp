@@ -70,29 +70,12 @@ Engine::Engine(const EngineOptions& options, Mesh& mesh, Backend& backend,
       std::make_unique<StageModel>(options_.model, bounds_, options_.chunks, mesh, backend,
                                    options_.stage, actions_, options_.micro_batch, place_.get());
   runner_ = std::make_unique<Runner>(backend, mesh.pipeline(), stage_->chunks());
-  make_optimizer();
-  if (options_.state_copy)
-    state_copy_ = std::make_unique<StateCopy>(*optimizer_, backend_.shared_ledger());
-}
-
-void Engine::make_optimizer() {
-  ZeroOptions& o = options_.optimizer;
-  o.seed = options_.seed;
-  if (options_.model.family == Family::kDecoder && options_.model.kv_heads < mesh_.shape().tensor)
-    o.kv_replicas = &mesh_.kv_replicas(static_cast<int>(options_.model.kv_heads));
-  o.counts_in_norm = !stage_->replicas() || stage_->replicas()->rank() == 0;
-  const std::vector<Unit*> units = stage_->units();
-  const bool trains =
-      std::any_of(units.begin(), units.end(), [](Unit* u) { return u->trainable(); });
-  check(options_.forward_only || sum_over(mesh_.world(), trains ? 1.0 : 0.0) > 0,
-        "the model has no parameter that is trained: all are frozen");
-  if (place_) {
-    states_ = place_->make_store(options_.stage.offload.optimizer, state_shape(units, o.optimizer),
-                                 "optimizer");
-    o.host = &place_->host();
-    o.store = states_.get();
+  if (options_.forward_only) {
+    weights_ = std::make_unique<KeptArrays>(stage_->units(), options_.seed);
+    kept_ = weights_.get();
+  } else {
+    make_training();
   }
-  optimizer_ = std::make_unique<ZeroOptimizer>(units, backend_, mesh_, o);
 }
 
 std::int64_t Engine::weight_bytes() const {
@@ -100,12 +83,6 @@ std::int64_t Engine::weight_bytes() const {
   for (const Unit* unit : stage_->units())
     bytes += unit->layout().padded() * size_of(unit->weights().dtype());
   return bytes;
-}
-
-std::vector<TiledStore*> Engine::stores() const {
-  std::vector<TiledStore*> all = stage_->stores();
-  if (states_) all.push_back(states_.get());
-  return all;
 }
 
 // Micro-batches of `count` samples from `first` on; the last may be smaller. Ids go to the first
@@ -170,41 +147,6 @@ RunnerOptions Engine::runner_options(const std::string& label, bool training) co
           .remake_cheap_outputs =
               training && options_.stage.plan.recompute == RecomputeMode::kSelective,
           .label = label};
-}
-
-EngineStep Engine::train(std::int64_t step, const SampleSource& source, const Wishes& wishes) {
-  const std::int64_t share = options_.global_batch / mesh_.shape().data;
-  const std::string label = "step " + std::to_string(step + 1);
-  mesh_.world().set_place(label + ", counting labels");
-  check(options_.reset_attention_mask == static_cast<bool>(source.document_starts()),
-        "training: the samples ", source.document_starts() ? "tell" : "do not tell",
-        " where documents begin, the options ", options_.reset_attention_mask ? "do" : "do not",
-        " ask for it");
-  Batch batch = load(step * options_.global_batch + mesh_.coord().data * share, share,
-                     options_.micro_batch, source);
-  EngineStep result;
-  result.tokens =
-      static_cast<std::int64_t>(sum_over(mesh_.data(), static_cast<double>(batch.counted)));
-  const double mean = 1.0 / static_cast<double>(std::max<std::int64_t>(1, result.tokens));
-  Tensor total = backend_.zeros({1}, DType::kF64, MemoryKind::kWorkspace);
-  const double scale = optimizer_->loss_scale();
-  aim(batch, mean * scale, options_.label_smoothing, total);
-
-  stage_->expect_present();
-  if (states_) states_->expect_present();
-  stage_->begin_step();
-  const RngKey key = key_from_seed(options_.seed).child(static_cast<std::uint64_t>(step));
-  runner_->run(actions_, batch.micros, runner_options(label, true), key);
-  stage_->end_pass();
-
-  mesh_.world().set_place(label + ", optimizer");
-  const bool gives_loss = last_stage() && mesh_.coord().tensor == 0;
-  result.optimizer = optimizer_->step({.wishes = wishes,
-                                       .loss_scale = scale,
-                                       .number = step + 1,
-                                       .loss = gives_loss ? total : Tensor()});
-  result.loss = result.optimizer.loss * mean;
-  return result;
 }
 
 double Engine::evaluate(std::int64_t samples, const SampleSource& source) {

@@ -15,7 +15,6 @@
 #include "recipes/models/sample_source.h"
 #include "recipes/models/stage_model.h"
 #include "zero/optimizer.h"
-#include "zero/state_copy.h"
 
 namespace trireme {
 
@@ -70,6 +69,12 @@ struct EngineResources {
   ScratchOptions folder;
 };
 
+class StateCopy;        // zero/state_copy.h
+struct EngineTraining;  // what only a model that is trained has: recipes/models/engine_train.cpp
+struct EngineTrainingEnd {
+  void operator()(EngineTraining* training) const;
+};
+
 class Engine {
  public:
   // `mesh`, `backend` and resources must outlive it. Checks the schedule by simulation, the live
@@ -107,11 +112,14 @@ class Engine {
 
   const EngineOptions& options() const { return options_; }
   StageModel& stage() { return *stage_; }
-  ZeroOptimizer& optimizer() { return *optimizer_; }
+  // The weights, and what is kept beside them where the model is trained.
+  KeptArrays& kept() { return *kept_; }
+  // Error with `forward_only`, and in a build for inference only.
+  ZeroOptimizer& optimizer();
   // What is at home away from the device: optimizer states, gradients, weights, as far as they are.
   std::vector<TiledStore*> stores() const;
   // Null unless the options want one.
-  StateCopy* state_copy() { return state_copy_.get(); }
+  StateCopy* state_copy();
   // Where what is offloaded lies; null if nothing is.
   OffloadPlace* place() const { return place_.get(); }
   Backend& host() const { return place_ ? place_->host() : backend_; }  // for maths there
@@ -132,7 +140,7 @@ class Engine {
   bool first_stage() const { return mesh_.coord().pipeline == 0; }
   bool last_stage() const { return mesh_.coord().pipeline + 1 == mesh_.shape().pipeline; }
   double sum_over(Communicator& group, double value);
-  void make_optimizer();
+  void make_training();
   std::vector<Chunk> chunks_for(std::int64_t tokens) const;
   std::vector<SampleScore> shared(std::vector<double>& told);
   RunnerOptions runner_options(const std::string& label, bool training) const;
@@ -146,9 +154,9 @@ class Engine {
   std::unique_ptr<OffloadPlace> place_;
   std::unique_ptr<StageModel> stage_;
   std::unique_ptr<Runner> runner_;
-  std::unique_ptr<TiledStore> states_;  // of the optimizer, away from the device
-  std::unique_ptr<ZeroOptimizer> optimizer_;
-  std::unique_ptr<StateCopy> state_copy_;
+  std::unique_ptr<KeptArrays> weights_;  // of a model that is only run
+  std::unique_ptr<EngineTraining, EngineTrainingEnd> training_;
+  KeptArrays* kept_ = nullptr;  // of one of them
   std::vector<Logits> logits_;  // of the last inference pass
   std::vector<std::vector<TopLogits>> tops_;
 };

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "recipes/train/save_phases.h"
+#include "recipes/train/step_counts.h"
 
 namespace trireme {
 
@@ -43,7 +44,7 @@ void BackgroundSave::copy(const std::vector<StatePiece>& pieces) {
   for (const StatePiece& piece : pieces) {
     snapshot_.push_back(allocate_on_host(rank_.backend.shared_ledger(), {piece.flat.size()},
                                          piece.piece.array.dtype, MemoryKind::kCommunication));
-    read_piece(rank_.engine.optimizer(), piece, 0, snapshot_.back());
+    read_piece(rank_.engine.kept(), piece, 0, snapshot_.back());
     data.push_back(snapshot_.back().data());
   }
   rank_.session->give_data(rank_.mesh.world().rank(), std::move(data));

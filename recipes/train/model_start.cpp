@@ -38,7 +38,7 @@ void begin_adapter(const std::string& name, const Shape& logical, const Rectangl
 // Reads what this rank holds; returns the names of its logical tensors, a line each.
 std::string read_own(const SaveRank& r, const ReadValues& read) {
   std::set<std::string> asked;
-  load_state(r.engine.optimizer(), r.backend, r.host,
+  load_state(r.engine.kept(), r.backend, r.host,
              [&](const ArrayName& name, const Shape& logical, const Rectangle& at, DType dtype,
                  void* out) -> ArrayRead {
                if (name.array == "value" && is_adapter(name.tensor)) {

@@ -32,7 +32,7 @@ void expect_room(const SaveRank& r, const std::string& folder,
 std::vector<StatePiece> open_save(const SaveRank& r, std::int64_t step) {
   const Communicator* replicas = r.engine.stage().replicas();
   std::vector<StatePiece> pieces =
-      pieces_to_save(r.engine.optimizer(), !replicas || replicas->rank() == 0);
+      pieces_to_save(r.engine.kept(), !replicas || replicas->rank() == 0);
   const bool leads = r.session->leads(r.mesh.world().rank());
   const std::string folder = agreed(r, [&] { return begin_on_rank_0(r, step, pieces); }).front();
   const std::vector<std::string> needed =
@@ -70,15 +70,6 @@ void give_up_save(const SaveRank& r) noexcept {
   } catch (...) {
     // What cannot be removed now, the next save removes; it is no checkpoint.
   }
-}
-
-void add_counts(Engine& engine, Manifest& head) {
-  const ZeroOptimizer::Progress progress = engine.optimizer().progress();
-  head.set_integer("steps_taken", progress.steps_taken);
-  head.set_integer("loss_scale_dynamic", engine.options().optimizer.loss_scale.dynamic ? 1 : 0);
-  head.set_number("loss_scale", progress.scaler.scale);
-  head.set_integer("loss_scale_lives", progress.scaler.lives);
-  head.set_integer("loss_scale_good", progress.scaler.good);
 }
 
 }  // namespace trireme

@@ -44,7 +44,4 @@ void commit_save(const SaveRank& r, Manifest head, const std::vector<std::string
 // After an Error, which is on its way: removes what the save has left, as far as it can.
 void give_up_save(const SaveRank& r) noexcept;
 
-// The counts of the optimizer as they are now.
-void add_counts(Engine& engine, Manifest& head);
-
 }  // namespace trireme

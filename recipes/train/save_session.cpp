@@ -6,6 +6,7 @@
 
 #include "framework/base/error.h"
 #include "recipes/train/save_phases.h"
+#include "recipes/train/step_counts.h"
 
 namespace trireme {
 
@@ -111,67 +112,12 @@ void SaveSession::close_reader() { reader_.reset(); }
 
 namespace {
 
-void write_own(const SaveRank& r, const std::vector<StatePiece>& pieces) {
-  const std::size_t first = r.session->first_piece(r.mesh.world().rank());
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    const DType dtype = pieces[i].piece.array.dtype;
-    const std::int64_t all = pieces[i].flat.size(), step = kHashBlock / size_of(dtype);
-    for (std::int64_t at = 0; at < all; at += step) {
-      const std::int64_t count = std::min(step, all - at);
-      r.session->writer()->fill(first + i, at, count, [&](void* memory) {
-        auto storage = std::make_shared<Storage>(memory, count * size_of(dtype), nullptr);
-        const Tensor block(std::move(storage), 0, {count}, dtype);
-        for (std::int64_t from = 0; from < count; from += kQuietElements)
-          read_piece(r.engine.optimizer(), pieces[i], at + from,
-                     block.elements_at(from, {std::min(kQuietElements, count - from)}));
-      });
-    }
-  }
-}
-
-bool has_dynamic_scale(Engine& engine) { return engine.options().optimizer.loss_scale.dynamic; }
-
-// A scale that was fixed says nothing about where a dynamic one should be: that one begins anew.
-ZeroOptimizer::Progress counts_of(Engine& engine, const Manifest& manifest) {
-  ZeroOptimizer::Progress progress = engine.optimizer().progress();
-  progress.steps_taken = manifest.integer("steps_taken");
-  if (has_dynamic_scale(engine) && manifest.integer("loss_scale_dynamic") == 1)
-    progress.scaler = {.scale = manifest.number("loss_scale"),
-                       .lives = manifest.integer("loss_scale_lives"),
-                       .good = manifest.integer("loss_scale_good")};
-  return progress;
-}
-
-void save_all(const SaveRank& r, const Manifest& head) {
-  const std::vector<StatePiece> pieces = open_save(r, head.step);
-  agreed(r, [&] { return write_own(r, pieces), std::string(); });
-  const std::vector<std::string> told = agreed(r, [&] {
-    return r.session->leads(r.mesh.world().rank()) ? told_file(head.step, r.session->finish())
-                                                   : std::string();
-  });
-  commit_save(r, head, told);
-}
-
-}  // namespace
-
-void save(const SaveRank& r, Manifest head) {
-  add_counts(r.engine, head);
-  try {
-    save_all(r, head);
-  } catch (...) {
-    give_up_save(r);
-    throw;
-  }
-}
-
-namespace {
-
 // Reads what this rank holds; returns the arrays that it asked for, a line each.
 std::string read_own(const SaveRank& r) {
   const CheckpointReader& reader = r.session->reader();
-  r.engine.optimizer().restore(counts_of(r.engine, reader.manifest()));
+  if (!r.engine.options().forward_only) restore_counts(r.engine, reader.manifest());
   std::set<ArrayName> asked;
-  load_state(r.engine.optimizer(), r.backend, r.host,
+  load_state(r.engine.kept(), r.backend, r.host,
              [&](const ArrayName& name, const Shape& logical, const Rectangle& at, DType dtype,
                  void* out) -> ArrayRead {
                if (asked.insert(name).second) reader.expect_shape(name, logical);

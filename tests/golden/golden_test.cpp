@@ -28,7 +28,7 @@ void expect_golden(const Golden& golden, const Layout& layout) {
   parity::LogicalTensors gradients, weights;
   std::vector<double> losses, norms;
   parity::run_layout(golden.task, layout, [&](parity::Rank& rank) {
-    rank.engine.optimizer().load_values(parity::source_of(golden.weights));
+    rank.engine.kept().load_values(parity::source_of(golden.weights));
     for (int step = 0; step < golden.task.steps; ++step) {
       const EngineStep result = rank.engine.train(step, golden.samples);
       if (step == 0) gradients.add_gradients(rank);

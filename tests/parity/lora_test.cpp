@@ -98,7 +98,7 @@ TEST(ParityLora, TheBaseStaysAsItIs) {
 std::vector<double> logits_of(const Task& task, const Layout& layout, const Logical& weights) {
   std::vector<double> logits;
   run_layout(task, layout, [&](Rank& rank) {
-    rank.engine.optimizer().load_values(source_of(weights));
+    rank.engine.kept().load_values(source_of(weights));
     const std::vector<double> own = rank.engine.next_logits({1, 5, 2, 7, 3});
     if (rank.first()) logits = own;
   });

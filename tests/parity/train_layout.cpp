@@ -205,7 +205,7 @@ void run_layout(const Task& task, const Layout& layout, const std::function<void
       EngineResources resources{.host = host.get(), .files = files.get()};
       if (disk) resources.folder = {.folder = scratch->path(), .name = join("rank-", world.rank())};
       Engine engine(engine_options(task, layout), mesh, *backend, resources);
-      if (task.forward_only) engine.optimizer().fill_initial();
+      if (task.forward_only) engine.kept().fill_initial();
       Rank rank{engine, mesh, *backend};
       body(rank);
       world.barrier();

@@ -128,7 +128,7 @@ TEST(Pitfall, P19_WeightsGoToEveryOtherLayout) {
                                LogicalTensors& saved) {
     std::vector<double> losses;
     run_layout(task, layout, [&](Rank& rank) {
-      if (weights) rank.engine.optimizer().load_values(parity::source_of(*weights));
+      if (weights) rank.engine.kept().load_values(parity::source_of(*weights));
       for (int step = begin; step < end; ++step) {
         const double loss = rank.engine.train(step, source).loss;
         if (rank.first()) losses.push_back(loss);

@@ -58,7 +58,7 @@ double reported_loss(const TwoLosses& losses, const std::vector<std::int32_t>& b
   double loss = 0;
   const Logical weights = losses.weights();
   run_layout(losses.task(static_cast<std::int64_t>(batch.size())), layout, [&](Rank& rank) {
-    rank.engine.optimizer().load_values(parity::source_of(weights));
+    rank.engine.kept().load_values(parity::source_of(weights));
     const double result = rank.engine.train(0, source).loss;
     if (rank.first()) loss = result;
   });

@@ -50,7 +50,7 @@ TEST(ZeroPitfall, P17_AWholeModelForgetsABadStepInAnyFormat) {
               poisoned.at("layers.3.mlp.up.bias")[5] = INFINITY;
             }
             rank.mesh.world().barrier();
-            rank.engine.optimizer().load_values(source_of(poisoned));
+            rank.engine.kept().load_values(source_of(poisoned));
             before.add_weights(rank);
             const StepResult bad = rank.engine.train(2, source).optimizer;
             EXPECT_TRUE(bad.skipped);
@@ -58,7 +58,7 @@ TEST(ZeroPitfall, P17_AWholeModelForgetsABadStepInAnyFormat) {
             EXPECT_EQ(rank.engine.optimizer().steps_taken(), 2);
             after.add_weights(rank);
           }
-          rank.engine.optimizer().load_values(source_of(kept.tensors()));
+          rank.engine.kept().load_values(source_of(kept.tensors()));
           for (int step = 2; step < 4; ++step)
             EXPECT_FALSE(rank.engine.train(step, source).optimizer.skipped);
           end.add_weights(rank);

@@ -1,5 +1,7 @@
 #include "tests/support/flipping_backend.h"
 
+#include "framework/backend/train/reference_train_kernels.h"
+
 namespace trireme::test {
 
 namespace {
@@ -70,6 +72,13 @@ class FlippingKernels final : public Kernels {
                           const Tensor& total) override {
     right_.cross_entropy_loss(c, sums, labels, total);
   }
+  void sum_in_order(std::span<const Tensor> pieces, const Tensor& out) override {
+    right_.sum_in_order(pieces, out);
+    after_("sum", out);
+  }
+  void max_of(std::span<const Tensor> pieces, const Tensor& out) override {
+    right_.max_of(pieces, out);
+  }
 
  private:
   const AfterKernel& after_;
@@ -133,13 +142,6 @@ class FlippingTrainKernels final : public TrainKernels {
   void fingerprint(const Tensor& x, std::uint64_t key, std::int64_t first, std::uint64_t factor,
                    const Tensor& out) override {
     right_.fingerprint(x, key, first, factor, out);
-  }
-  void sum_in_order(std::span<const Tensor> pieces, const Tensor& out) override {
-    right_.sum_in_order(pieces, out);
-    after_("sum", out);
-  }
-  void max_of(std::span<const Tensor> pieces, const Tensor& out) override {
-    right_.max_of(pieces, out);
   }
   void adam(const AdamStep& s, const Tensor& w, const Tensor& m, const Tensor& v, const Tensor& g,
             const Tensor& weights) override {

@@ -18,6 +18,7 @@ class CpuBackend final : public Backend {
       : Backend(std::move(ledger)),
         pool_(std::make_shared<Pool>()),
         kernels_(*this, threads, cpu_multiplies_bf16()),
+        train_kernels_(make_cpu_train_kernels(*this, kernels_, threads)),
         infer_kernels_(*this, kernels_, threads, cpu_multiplies_bf16(),
                        cpu_multiplies_bf16() && request_matrix_tiles()) {}
 
@@ -44,12 +45,13 @@ class CpuBackend final : public Backend {
     });
   }
   Kernels& do_kernels() override { return kernels_; }
-  TrainKernels& do_train_kernels() override { return kernels_; }
+  TrainKernels& do_train_kernels() override { return existing(train_kernels_); }
   InferKernels& do_infer_kernels() override { return infer_kernels_; }
 
  private:
   std::shared_ptr<Pool> pool_;
   CpuKernels kernels_;
+  std::unique_ptr<TrainKernels> train_kernels_;
   CpuInferKernels infer_kernels_;
 };
 

@@ -21,7 +21,7 @@ OpCase pieces_case(Type type, Type out_type) {
   const auto sum = op.out({kCount}, out_type);
   return std::move(op).calls([=](Backend& backend, Tensors t) {
     const Tensor pieces[] = {t[a], t[b], t[c]};
-    backend.train_kernels()->sum_in_order(pieces, t[sum]);
+    backend.kernels()->sum_in_order(pieces, t[sum]);
   });
 }
 
@@ -31,7 +31,7 @@ OpCase max_case(Type type) {
   const auto largest = op.out({kCount}, type);
   return std::move(op).calls([=](Backend& backend, Tensors t) {
     const Tensor pieces[] = {t[a], t[b], t[c]};
-    backend.train_kernels()->max_of(pieces, t[largest]);
+    backend.kernels()->max_of(pieces, t[largest]);
   });
 }
 

@@ -97,7 +97,7 @@ TEST_P(ExactValues,
   std::vector<Tensor> pieces = {made({1}, {1.0})};
   for (int i = 0; i < 512; ++i) pieces.push_back(made({1}, {0x1p-9}));
   const Tensor sum = blank({1}, compute());
-  backend_->train_kernels()->sum_in_order(pieces, sum);
+  backend_->kernels()->sum_in_order(pieces, sum);
   EXPECT_EQ(read(sum)[0], 2.0);
   Values column(513, 0x1p-9);
   column[0] = 1.0;

@@ -145,7 +145,7 @@ void expect_family(const std::string& name, const parity::Layout& layout,
                     .compute = DType::kF32};
   task.backend = backend;
   parity::run_layout(task, layout, [&](parity::Rank& rank) {
-    rank.engine.optimizer().load_values(family.weights());
+    rank.engine.kept().load_values(family.weights());
     run_cuts(family, rank);
     expect_greedy(family, rank);
   });

@@ -84,7 +84,7 @@ void expect_family(const std::string& name, const Layout& layout, const BackendM
   task.backend = backend;
   parity::LogicalTensors gradients;
   parity::run_layout(task, layout, [&](parity::Rank& rank) {
-    rank.engine.optimizer().load_values(family.weights());
+    rank.engine.kept().load_values(family.weights());
     if (layout.mesh.data == 1) {
       expect_logits(family, rank, family.expected("logits"));
       expect_greedy(family, rank);
@@ -130,7 +130,7 @@ TEST(Families, FiveStepsOfTraining) {
                             .lr_shape = LrShape::kConstant,
                             .compute = DType::kF32};
     parity::run_layout(task, {.mesh = {.pipeline = 2, .tensor = 3}}, [&](parity::Rank& rank) {
-      rank.engine.optimizer().load_values(family.weights());
+      rank.engine.kept().load_values(family.weights());
       for (int step = 0; step < 5; ++step)
         rank.engine.train(step, [&](std::int64_t first, std::int64_t count, Ids& ids, Ids& labels) {
           family.source()(first % task.global_batch, count, ids, labels);
@@ -145,7 +145,7 @@ std::vector<double> logits_of(const Family& family, const ModelOptions& model) {
   parity::Task task{.model = model, .global_batch = 2, .compute = DType::kF32};
   std::vector<double> logits;
   parity::run_layout(task, {}, [&](parity::Rank& rank) {
-    rank.engine.optimizer().load_values(family.weights());
+    rank.engine.kept().load_values(family.weights());
     logits = rank.engine.next_logits(family.samples()[0]);
   });
   return logits;

@@ -69,10 +69,9 @@ TEST(Guarded, ASkippedStep) {
   const SampleSource source = random_samples(task.model, task.seed);
   for (const MeshShape& mesh : {MeshShape{}, MeshShape{.pipeline = 2, .tensor = 2}})
     run_layout(task, {.mesh = mesh}, [&](Rank& rank) {
-      rank.engine.optimizer().load_values(
-          [](const Section&, std::int64_t, std::span<double> values) {
-            std::fill(values.begin(), values.end(), NAN);
-          });
+      rank.engine.kept().load_values([](const Section&, std::int64_t, std::span<double> values) {
+        std::fill(values.begin(), values.end(), NAN);
+      });
       const StepResult result = rank.engine.train(0, source).optimizer;
       EXPECT_TRUE(result.skipped);
       EXPECT_EQ(result.bad_parameter, "embedding.table");

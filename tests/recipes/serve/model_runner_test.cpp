@@ -203,7 +203,7 @@ TEST(ModelRunner, ATrainedModelIsServedWithTheTrainersLogits) {
        {parity::Layout{}, parity::Layout{.mesh = {.pipeline = 2, .tensor = 2}},
         parity::Layout{.mesh = {.data = 2}, .zero_stage = 3}})
     parity::run_layout(task, layout, [&](parity::Rank& rank) {
-      rank.engine.optimizer().load_values(parity::source_of(weights.tensors()));
+      rank.engine.kept().load_values(parity::source_of(weights.tensors()));
       const RankParts parts{rank.engine, rank.mesh, rank.backend};
       if (!rank.first()) return follow_passes(parts, 8);
       const auto runner = lead_passes(parts, 8, 64);

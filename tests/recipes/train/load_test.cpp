@@ -64,7 +64,7 @@ TEST(Load, InitialValuesCanComeLater) {
     EngineOptions options = rank.engine.options();
     options.optimizer.initial_values = false;
     Engine later(options, rank.mesh, rank.backend);
-    later.optimizer().fill_initial();
+    later.kept().fill_initial();
     EXPECT_EQ(losses_of(later, 0, source), losses_of(rank.engine, 0, source));
   });
 }

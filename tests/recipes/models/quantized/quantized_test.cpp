@@ -130,7 +130,7 @@ Greedy write(Rank& rank, bool together, std::int64_t chunk, const Greedy* forced
 
 void run(const Task& task, const Layout& layout, const std::function<void(Rank&)>& body) {
   run_layout(task, layout, [&](Rank& rank) {
-    rank.engine.optimizer().load_values(fill);
+    rank.engine.kept().load_values(fill);
     body(rank);
   });
 }
@@ -214,8 +214,8 @@ TEST(QuantizedModel, LogitsAreThoseOfTheValues) {
       Task plain = task;
       plain.weights = WeightFormat::kPlain;
       run_layout(plain, {}, [&](Rank& rank) {
-        rank.engine.optimizer().load_values([&](const Section& s, std::int64_t columns,
-                                                std::span<double> out) {
+        rank.engine.kept().load_values([&](const Section& s, std::int64_t columns,
+                                           std::span<double> out) {
           const auto found = values.find(s.name);
           if (found == values.end()) return fill(s, columns, out);
           const float* from = found->second.values.data() + s.global_row * s.logical[1];
@@ -399,7 +399,7 @@ TEST(QuantizedModel, TheFullWeightsAreNeverThere) {
 void expect_refused(const Task& task, const Layout& layout, const SectionSource& source,
                     const std::vector<std::string>& words) {
   try {
-    run_layout(task, layout, [&](Rank& rank) { rank.engine.optimizer().load_values(source); });
+    run_layout(task, layout, [&](Rank& rank) { rank.engine.kept().load_values(source); });
     FAIL() << "not refused";
   } catch (const Error& error) {
     for (const std::string& word : words)

@@ -4,8 +4,8 @@
 // packet square root is approximate, and its tails take another path; and the 16-bit gradient and
 // the 16-bit copy of the weights want to be read and written in the same pass.
 #include "framework/backend/adam_sequence.h"
-#include "framework/backend/cpu/cpu_kernels.h"
 #include "framework/backend/cpu/parallel.h"
+#include "framework/backend/cpu/train/cpu_train_kernels.h"
 #include "framework/backend/cpu/vector.h"
 #include "framework/backend/kernel_checks.h"
 
@@ -78,8 +78,8 @@ std::byte* bytes_of(const Tensor& x) { return static_cast<std::byte*>(x.data());
 
 }  // namespace
 
-void CpuKernels::adam(const AdamStep& s, const Tensor& w, const Tensor& m, const Tensor& v,
-                      const Tensor& g, const Tensor& weights) {
+void CpuTrainKernels::adam(const AdamStep& s, const Tensor& w, const Tensor& m, const Tensor& v,
+                           const Tensor& g, const Tensor& weights) {
   kernel_checks::adam(w, m, v, g, weights);
   refuse_f64("adam", w, g, weights);
   const AdamConstants<float> constants(s);
@@ -90,8 +90,8 @@ void CpuKernels::adam(const AdamStep& s, const Tensor& w, const Tensor& m, const
   });
 }
 
-void CpuKernels::sgd(const SgdStep& s, const Tensor& w, const Tensor& momentum, const Tensor& g,
-                     const Tensor& weights) {
+void CpuTrainKernels::sgd(const SgdStep& s, const Tensor& w, const Tensor& momentum,
+                          const Tensor& g, const Tensor& weights) {
   kernel_checks::sgd(s, w, momentum, g, weights);
   refuse_f64("sgd", w, g, weights);
   const SgdConstants<float> constants(s);

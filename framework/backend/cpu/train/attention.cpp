@@ -7,8 +7,8 @@
 #include <numbers>
 
 #include "framework/backend/cpu/attention_pack.h"
-#include "framework/backend/cpu/cpu_kernels.h"
 #include "framework/backend/cpu/parallel.h"
+#include "framework/backend/cpu/train/cpu_train_kernels.h"
 #include "framework/backend/kernel_checks.h"
 
 namespace trireme {
@@ -303,13 +303,14 @@ void backward_by_query_head(const Attention& a, const Operands& o, int threads, 
 
 }  // namespace
 
-void CpuKernels::attention_backward(const Attention& a, const Tensor& qkv, const Tensor& out,
-                                    const Tensor& lse, const Tensor& dout, const Tensor& dqkv) {
+void CpuTrainKernels::attention_backward(const Attention& a, const Tensor& qkv, const Tensor& out,
+                                         const Tensor& lse, const Tensor& dout,
+                                         const Tensor& dqkv) {
   kernel_checks::attention_backward(a, qkv, out, lse, dout, dqkv);
   refuse_f64("attention_backward", qkv, out, dout);
   if (a.batch * a.tokens == 0) return;
   const Operands operands{qkv, out, lse, dout, dqkv};
-  with_words(multiplied_as(qkv.dtype()), matrix_tiles_, [&](auto words) {
+  with_words(forward_.multiplied_as(qkv.dtype()), forward_.matrix_tiles(), [&](auto words) {
     using W = decltype(words);
     const std::int64_t bytes = scratch_bytes<W>(a);
     const Tensor scratch = owner_.allocate({threads_, bytes}, DType::kU8, MemoryKind::kWorkspace);

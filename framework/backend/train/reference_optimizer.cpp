@@ -1,13 +1,11 @@
 // Sums over gradients and the optimizers. Legend: see kernels.h.
 #include <cmath>
-#include <optional>
-#include <vector>
 
 #include "framework/backend/adam_sequence.h"
 #include "framework/backend/fingerprint.h"
 #include "framework/backend/kernel_checks.h"
-#include "framework/backend/reference_backend.h"
 #include "framework/backend/reference_view.h"
+#include "framework/backend/train/reference_train_kernels.h"
 
 namespace trireme {
 
@@ -31,37 +29,6 @@ void ReferenceTrainKernels::fingerprint(const Tensor& x, std::uint64_t key, std:
   kernel_checks::fingerprint(x, out);
   add_fingerprint(factor * fingerprint_of(x.data(), x.elements(), size_of(x.dtype()), key, first),
                   out.as<double>());
-}
-
-void ReferenceTrainKernels::sum_in_order(std::span<const Tensor> pieces, const Tensor& out) {
-  kernel_checks::sum_in_order(pieces, out);
-  in_wide_type(out.dtype(), [&](auto wide) {
-    using W = decltype(wide);
-    std::vector<W> sums(static_cast<std::size_t>(out.elements()));
-    load(pieces.front(), sums.data());
-    for (const Tensor& piece : pieces.subspan(1)) {
-      const Input<W> x(piece);
-      for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += x[static_cast<std::int64_t>(i)];
-    }
-    store(sums.data(), out);
-  });
-}
-
-void ReferenceTrainKernels::max_of(std::span<const Tensor> pieces, const Tensor& out) {
-  kernel_checks::max_of(pieces, out);
-  in_wide_type(out.dtype(), [&](auto wide) {
-    using W = decltype(wide);
-    std::vector<W> largest(static_cast<std::size_t>(out.elements()));
-    load(pieces.front(), largest.data());
-    for (const Tensor& piece : pieces.subspan(1)) {
-      const Input<W> x(piece);
-      for (std::size_t i = 0; i < largest.size(); ++i) {
-        const W value = x[static_cast<std::int64_t>(i)];
-        if (value > largest[i] || std::isnan(value)) largest[i] = value;
-      }
-    }
-    store(largest.data(), out);
-  });
 }
 
 void ReferenceTrainKernels::adam(const AdamStep& s, const Tensor& w, const Tensor& m,
