@@ -112,7 +112,7 @@ int run(Process& process, int argc, char** argv) {
   try {
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     const std::string command = arguments.empty() ? "" : arguments[0];
-    return dispatch(process, split_command_line(arguments, options_of(command)));
+    return dispatch(process, with_data_flags(split_command_line(arguments, options_of(command))));
   } catch (const RepeatedFailure& error) {
     return told(process, error, 3);
   } catch (const UsageError& error) {

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "framework/base/error.h"
 #include "framework/checkpoint/checkpoint_reader.h"
@@ -13,6 +14,12 @@
 #include "recipes/train/model_start.h"
 
 namespace trireme {
+
+namespace {
+
+constexpr std::string_view kSkipBad = "skip-bad";
+
+}  // namespace
 
 std::string Process::variable(const std::string& name) const {
   const auto it = environment.find(name);
@@ -34,12 +41,20 @@ int Process::cores() const {
   return std::max(1, CPU_COUNT(&set));
 }
 
+CommandLine with_data_flags(CommandLine line) {
+  if (line.command != "generate" && line.options.erase(std::string(kSkipBad)) > 0)
+    line.flags.push_back({"data.skip_bad", "true"});
+  return line;
+}
+
 std::vector<Option> options_of(const std::string& command) {
   std::vector<Option> options{{.name = "json"}};
   const auto add = [&](std::string_view name, bool takes_value) {
     options.push_back({.name = name, .takes_value = takes_value});
   };
   if (command == "memory") add("explain", false);
+  for (const char* reads : {"train", "tokenize", "data", "tokenizer", "evaluate"})
+    if (command == reads) add(kSkipBad, false);
   if (command == "train")
     for (const char* name : {"resume", "restart"}) add(name, false);
   if (command == "tokenizer")

@@ -56,6 +56,8 @@ int data_command(Process& process, const CommandLine& line);
 
 // Options of a subcommand that are no recipe keys, beside --json.
 std::vector<Option> options_of(const std::string& command);
+// With --skip-bad as the recipe key that it is short for, where it is about data to be read.
+CommandLine with_data_flags(CommandLine line);
 
 // What the folder of model.from says, for parse_recipe; reads with `files`, which must outlive it.
 std::function<ModelKeys(const std::string& folder)> model_keys_reader(Files& files);

@@ -18,7 +18,7 @@ int tokenize_command(Process& process, const CommandLine& line) {
         flag.name != "data.skip_bad")
       throw UsageError(join("tokenize: --", flag.name,
                             " says nothing about tokens; --data.tokenizer, --data.loss_on, "
-                            "--data.skip_bad and --json are its flags"));
+                            "--skip-bad and --json are its flags"));
   const Recipe recipe = recipe_of(process, {.command = line.command, .flags = line.flags}, false);
   const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(recipe.data.tokenizer, process.files);
   TokenizingBar bar(process);

@@ -1,5 +1,5 @@
 // trireme tokenizer train OUT_FOLDER --data.text=FILE [--data.text=FILE ...] --vocab N
-//                         [--split gpt2|llama3] [--data.skip_bad=true] [--json]: learns a
+//                         [--split gpt2|llama3] [--skip-bad] [--json]: learns a
 // byte-level BPE tokenizer from texts, JSON lines and conversations, packed or not.
 // trireme tokenizer show TEXT [--data.tokenizer=PATH] [--json]: the tokens of a text.
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char* kUsage =
     "trireme tokenizer train OUT_FOLDER --data.text=FILE [--data.text=FILE ...] --vocab N "
-    "[--split gpt2|llama3] [--data.skip_bad=true] [--json], or trireme tokenizer show TEXT "
+    "[--split gpt2|llama3] [--skip-bad] [--json], or trireme tokenizer show TEXT "
     "[--data.tokenizer=PATH] "
     "[--json]";
 constexpr const char* kEnd = "<|endoftext|>";

@@ -252,7 +252,17 @@ TEST_F(ChatRun, BadLinesAreSentences) {
   ProgramEnd end = train();
   EXPECT_EQ(end.code, 1);
   EXPECT_NE(end.err.find(chat_ + ":61:1: "), std::string::npos) << end.err;
-  end = train({"--data.skip_bad=true", "--train.steps=1"});
+  EXPECT_NE(end.err.find("data.skip_bad = true passes over such lines"), std::string::npos);
+  for (const Words& reads :
+       std::vector<Words>{{"tokenize", chat_, run_ / "bad.h5"}, {"data", "info", chat_}}) {
+    Words words{program()};
+    words.insert(words.end(), reads.begin(), reads.end());
+    words.insert(words.end(), {"--data.tokenizer=" + tokenizer_, "--skip-bad"});
+    end = run_to_end(words);
+    EXPECT_EQ(end.code, 0) << end.err;
+    EXPECT_NE((end.out + end.err).find("1 bad line passed over"), std::string::npos) << end.out;
+  }
+  end = train({"--skip-bad", "--train.steps=1"});
   EXPECT_EQ(end.code, 0) << end.err;
   EXPECT_NE(end.err.find("1 bad line passed over"), std::string::npos) << end.err;
   EXPECT_NE(end.err.find("the first line passed over: " + chat_ + ":61:1"), std::string::npos);

@@ -132,7 +132,7 @@ TEST_F(Evaluate, DocumentsFollowEachOther) {
   write_file(bad, "{\"text\": \"ab ab\"}\n{\"txt\": \"ab\"}\n");
   expect_refused({run_->folder(), "--data.text=" + bad}, 1, bad + ":2:1: ");
   EXPECT_EQ(evaluate({"--data.text=" + bad, "--data.skip_bad=true"})["tokens"], 5);
-  EXPECT_EQ(evaluate({"--data.text=" + bad, "--data.skip_bad=true"})["words"], 2);
+  EXPECT_EQ(evaluate({"--data.text=" + bad, "--skip-bad"})["words"], 2);
   expect_refused(
       {run_->folder(), "--data.text=" + *run_ / "documents.jsonl", "--data.loss_on=last"}, 1,
       "which has no answers");
