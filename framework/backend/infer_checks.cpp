@@ -108,4 +108,13 @@ void attention(const PagedAttention& a, const Tensor& qkv, const KvPages& pages,
         qkv.rows(), ", ", a.heads * a.head_dim, ") of ", name_of(qkv.dtype()));
 }
 
+void top(const TopRows& top, const Tensor& logits, const Tensor& words) {
+  check(top.count >= 1 && top.count <= kMostTop, "top: ", top.count, " of a row: 1 to ", kMostTop);
+  check(top.valid >= 0 && top.valid <= logits.columns() &&
+            (logits.dtype() == DType::kF32 || logits.dtype() == DType::kF64),
+        "top: ", top.valid, " columns of logits ", logits.shape(), ", ", name_of(logits.dtype()));
+  check(words.dtype() == DType::kI32 && words.elements() == logits.rows() * top.words(),
+        "top: ", words.elements(), " words for ", logits.rows(), " rows of ", top.words());
+}
+
 }  // namespace trireme::infer_checks

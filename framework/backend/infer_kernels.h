@@ -100,6 +100,7 @@ void lookup(const Tensor& ids, const QuantizedMatrix& table, const Tensor& out);
 void quantize(const Tensor& values, const QuantizedCut& cut, const QuantizedMatrix& to);
 void append(const PagedAttention& a, const Tensor& qkv, const KvPages& pages);
 void attention(const PagedAttention& a, const Tensor& qkv, const KvPages& pages, const Tensor& out);
+void top(const TopRows& top, const Tensor& logits, const Tensor& words);
 }  // namespace infer_checks
 
 }  // namespace trireme

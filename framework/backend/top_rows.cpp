@@ -59,6 +59,24 @@ double sum_of_exp(std::span<const float> x, float largest) {
 
 }  // namespace
 
+// Lanes, because a single largest one is compared one by one.
+LargestLogit largest_of(std::span<const float> x) {
+  constexpr std::size_t kLanes = 16;
+  std::array<float, kLanes> most;
+  most.fill(kNone);
+  std::array<std::int32_t, kLanes> nan{};
+  const auto see = [&](float v, std::size_t lane) {
+    most[lane] = v > most[lane] ? v : most[lane];
+    nan[lane] |= v != v;
+  };
+  std::size_t i = 0;
+  for (; i + kLanes <= x.size(); i += kLanes)
+    for (std::size_t lane = 0; lane < kLanes; ++lane) see(x[i + lane], lane);
+  for (std::size_t lane = 0; i < x.size(); ++i, ++lane) see(x[i], lane);
+  return {*std::max_element(most.begin(), most.end()),
+          std::any_of(nan.begin(), nan.end(), [](std::int32_t found) { return found != 0; })};
+}
+
 void top_of_row(const TopRows& top, std::span<const float> row, std::span<std::int32_t> words) {
   const auto k = static_cast<std::size_t>(top.count);
   const std::span<const float> x = row.first(static_cast<std::size_t>(top.valid));
@@ -66,14 +84,9 @@ void top_of_row(const TopRows& top, std::span<const float> row, std::span<std::i
   bool nan = false;
   for (std::size_t at = 0; at < x.size(); at += kBlock) {
     const std::size_t end = std::min(x.size(), at + kBlock);
-    float most = kNone;
-    bool bad = false;
-    for (std::size_t i = at; i < end; ++i) {
-      most = x[i] > most ? x[i] : most;
-      bad |= x[i] != x[i];
-    }
-    nan |= bad;
-    if (!best.takes(most)) continue;
+    const LargestLogit largest = largest_of(x.subspan(at, end - at));
+    nan |= largest.nan;
+    if (!best.takes(largest.value)) continue;
     for (std::size_t i = at; i < end; ++i)
       if (best.takes(x[i]))
         best.put(static_cast<std::int32_t>(top.first_column) + static_cast<std::int32_t>(i), x[i]);
@@ -124,12 +137,7 @@ void put_top(const TopRows& top, const TopLogits& row, std::span<std::int32_t> w
 }
 
 void InferKernels::top(const TopRows& top, const Tensor& logits, const Tensor& words) {
-  check(top.count >= 1 && top.count <= kMostTop, "top: ", top.count, " of a row: 1 to ", kMostTop);
-  check(top.valid >= 0 && top.valid <= logits.columns() &&
-            (logits.dtype() == DType::kF32 || logits.dtype() == DType::kF64),
-        "top: ", top.valid, " columns of logits ", logits.shape(), ", ", name_of(logits.dtype()));
-  check(words.dtype() == DType::kI32 && words.elements() == logits.rows() * top.words(),
-        "top: ", words.elements(), " words for ", logits.rows(), " rows of ", top.words());
+  infer_checks::top(top, logits, words);
   const auto columns = static_cast<std::size_t>(logits.columns()),
              each = static_cast<std::size_t>(top.words());
   std::vector<float> narrowed(logits.dtype() == DType::kF64 ? columns : 0);

@@ -28,6 +28,13 @@ struct TopRows {
   std::int64_t words() const { return 2 * count + 2; }
 };
 
+// The largest of some logits. NaN is not the largest, but told.
+struct LargestLogit {
+  float value = 0;  // -infinity of none
+  bool nan = false;
+};
+LargestLogit largest_of(std::span<const float> logits);
+
 // One row's record, from a part of its logits.
 void top_of_row(const TopRows& top, std::span<const float> row, std::span<std::int32_t> words);
 

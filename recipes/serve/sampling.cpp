@@ -18,21 +18,15 @@ constexpr std::size_t kBlock = 64;
 
 // Index of the largest element, the first of equals. Error where one is NaN or +infinity, or all
 // are -infinity: a model that diverged says nothing.
-std::size_t largest_of(std::span<const float> x) {
+std::size_t place_of_largest(std::span<const float> x) {
   float best = -std::numeric_limits<float>::infinity();
   std::size_t block = 0;
   bool nan = false;
   for (std::size_t at = 0; at < x.size(); at += kBlock) {
-    const std::size_t end = std::min(x.size(), at + kBlock);
-    float most = x[at];
-    bool bad = false;
-    for (std::size_t i = at; i < end; ++i) {
-      most = x[i] > most ? x[i] : most;
-      bad |= x[i] != x[i];
-    }
-    nan |= bad;
-    if (most > best) {
-      best = most;
+    const LargestLogit largest = largest_of(x.subspan(at, std::min(kBlock, x.size() - at)));
+    nan |= largest.nan;
+    if (largest.value > best) {
+      best = largest.value;
       block = at;
     }
   }
@@ -250,7 +244,7 @@ ChosenToken choose_token(const TopLogits& top, const Sampling& s, const Sampling
 }
 
 ChosenToken logprobs_of(std::span<const float> logits, std::int32_t id, int count) {
-  const double largest = logits[largest_of(logits)];
+  const double largest = logits[place_of_largest(logits)];
   const double norm = log_sum_exp(logits, largest);
   const auto logprob = [&](std::int32_t i) {
     return static_cast<float>(logits[static_cast<std::size_t>(i)] - norm);
@@ -279,7 +273,7 @@ ChosenToken choose_token(std::span<const float> logits, const Sampling& s,
   const bool penalties =
       s.repetition_penalty != 1 || s.presence_penalty != 0 || s.frequency_penalty != 0;
   if (penalties || !s.bias.empty() || !c.masked.empty()) {
-    static_cast<void>(largest_of(logits));
+    static_cast<void>(place_of_largest(logits));
     changed.assign(logits.begin(), logits.end());
     for (const std::int32_t id : c.masked)
       if (id >= 0 && id < std::ssize(changed))
@@ -289,7 +283,7 @@ ChosenToken choose_token(std::span<const float> logits, const Sampling& s,
     penalize(changed, s, c);
     x = changed;
   }
-  const std::size_t best = largest_of(x);
+  const std::size_t best = place_of_largest(x);
   auto id = static_cast<std::int32_t>(best);
   if (!s.greedy())
     id = draw_of(x, best, s, random_uniform(sampling_key(s.seed, c.choice), c.output.size()),

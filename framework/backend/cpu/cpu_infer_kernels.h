@@ -49,6 +49,7 @@ class CpuInferKernels final : public InferKernels {
   void append(const PagedAttention& a, const Tensor& qkv, const KvPages& pages) override;
   void attention(const PagedAttention& a, const Tensor& qkv, const KvPages& pages,
                  const Tensor& out) override;
+  void top(const TopRows& top, const Tensor& logits, const Tensor& words) override;
 
  private:
   void tile_linear(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);

@@ -200,4 +200,13 @@ void CpuInferKernels::linear(const Tensor& x, const Tensor& w, const Tensor& bia
   while (done < x.rows()) rows(std::min(kOwnRows, x.rows() - done), true);
 }
 
+void CpuInferKernels::top(const TopRows& top, const Tensor& logits, const Tensor& words) {
+  infer_checks::top(top, logits, words);
+  parallel_ranges(threads_, logits.rows(), 1, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t rows = end - begin, each = top.words();
+    InferKernels::top(top, logits.sliced_rows(begin, end),
+                      words.elements_at(begin * each, {rows, each}));
+  });
+}
+
 }  // namespace trireme
