@@ -235,6 +235,9 @@ StepResult ZeroOptimizer::step(const StepRequest& request) {
       .loss_scale = request.loss_scale,
       .wishes = {.stop = sums[kStop], .save = sums[kSave], .written = sums[kWritten]}};
   result.skipped = sums[kBad] > 0 || !std::isfinite(sums[kSquares]);
+  result.spiked =
+      !result.skipped && options_.stop_on_norm > 0 && result.grad_norm > options_.stop_on_norm;
+  if (result.spiked) return result;
   scaler_.update(result.skipped);
   if (result.skipped) {
     result.bad_parameter = first_bad_parameter();

@@ -8,7 +8,8 @@
 // Every rank squares only its own data shard, in f64 and by segment, and each logical element is
 // counted once over the world, so the norm has the same bits at every stage. The number of
 // collectives never depends on what a rank holds. A non-finite gradient anywhere skips the step on
-// all ranks; a skipped step counts neither for bias correction nor for the schedule.
+// all ranks; a skipped step counts neither for bias correction nor for the schedule. A norm over
+// stop_on_norm is told and leaves everything as it was before the step, the loss scale included.
 //
 // Masters and moments live on the device, or in a store on the host or on disk. There the update is
 // the host's: tile by tile, with gradients and 16-bit weights copied through staging tiles.
@@ -35,7 +36,8 @@ struct ZeroOptions {
   OptimizerOptions optimizer;
   LrSchedule schedule;
   LossScaleOptions loss_scale;
-  double clip = 0;  // largest global norm; 0 = off
+  double clip = 0;          // largest global norm; 0 = off
+  double stop_on_norm = 0;  // a larger global norm is a spike, whose update is not made; 0 = off
   // False: weights and masters stay zero until fill_initial() or until a checkpoint is loaded.
   bool initial_values = true;
   std::uint64_t seed = 0;  // of initial values: masters start from them, not from rounded weights
@@ -73,6 +75,7 @@ struct StepResult {
   double lr = 0;
   double loss_scale = 1;  // of this step
   bool skipped = false;
+  bool spiked = false;        // over stop_on_norm: nothing was updated or counted, on any rank
   Wishes wishes;              // of all ranks
   std::string bad_parameter;  // of a skipped step: the first one with a non-finite gradient, by
                               // rank and order

@@ -76,6 +76,13 @@ void make_durable(Files& files, const std::string& path) {
   files.sync_directory(parent);
 }
 
+std::int64_t bytes_in(Files& files, const std::string& folder) {
+  std::int64_t bytes = 0;
+  for (const std::string& name : files.list(folder))
+    bytes += files.status(path_join(folder, name)).bytes;
+  return bytes;
+}
+
 void check_files(Files& files, const std::string& folder, const Manifest& manifest) {
   for (const StoredFile& stored : manifest.files) {
     const std::string path = path_join(folder, stored.name);
@@ -145,7 +152,10 @@ void CheckpointFolder::publish(const Manifest& manifest) {
 
 CheckpointFolder::Existing CheckpointFolder::existing(const Manifest& manifest) const {
   const std::string target = folder_of(manifest.step);
-  if (!files_.exists(target)) return Existing::kNone;
+  // A link that leads nowhere is in the way, too.
+  const std::vector<std::string> names = files_.list(path_);
+  if (std::find(names.begin(), names.end(), name_of_step(manifest.step)) == names.end())
+    return Existing::kNone;
   if (!verify_checkpoint(files_, target).empty()) return Existing::kDamaged;
   const CheckpointReader old(files_, target);
   const std::string folder = target + std::string(kSaving);
@@ -179,16 +189,22 @@ void CheckpointFolder::write_latest(std::int64_t step) {
   write_whole_atomically(files_, path_join(path_, kLatestName), name_of_step(step) + "\n");
 }
 
-void CheckpointFolder::prune(std::int64_t keep, const std::vector<std::int64_t>& also) {
+std::vector<CheckpointFolder::Removed> CheckpointFolder::prune(
+    std::int64_t keep, const std::vector<std::int64_t>& also, std::int64_t every) {
   check(keep >= 1, "keeping the newest ", keep, " checkpoints would leave none; keep at least 1");
   std::vector<std::int64_t> all = steps();
   const auto old = std::max<std::int64_t>(0, static_cast<std::int64_t>(all.size()) - keep);
   all.resize(static_cast<std::size_t>(old));
-  for (const std::int64_t step : all)
-    if (std::find(also.begin(), also.end(), step) == also.end()) {
-      move_away(step);
-      files_.remove_all(folder_of(step).append(kRemoved));
-    }
+  std::vector<Removed> removed;
+  for (const std::int64_t step : all) {
+    const bool stays = every > 0 && step % every == 0;
+    if (stays || std::find(also.begin(), also.end(), step) != also.end()) continue;
+    move_away(step);
+    const std::string gone = folder_of(step).append(kRemoved);
+    removed.push_back({step, bytes_in(files_, gone)});
+    files_.remove_all(gone);
+  }
+  return removed;
 }
 
 std::vector<std::int64_t> CheckpointFolder::steps() const {

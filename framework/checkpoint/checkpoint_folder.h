@@ -33,8 +33,13 @@ class CheckpointFolder {
   void commit(const Manifest& manifest);
   // Removes what a save that failed has left. Also done by the next begin().
   void discard();
-  // Removes all but the newest `keep` (at least 1) and those in `also`.
-  void prune(std::int64_t keep, const std::vector<std::int64_t>& also);
+  // Removes all but the newest `keep` (at least 1), those in `also` and, unless `every` is 0, those
+  // of multiples of `every`. Tells which, with the bytes of their files.
+  struct Removed {
+    std::int64_t step = 0, bytes = 0;
+  };
+  std::vector<Removed> prune(std::int64_t keep, const std::vector<std::int64_t>& also,
+                             std::int64_t every = 0);
 
   std::vector<std::int64_t> steps() const;  // committed ones, ascending; nothing is verified
   std::string folder_of(std::int64_t step) const;

@@ -154,10 +154,12 @@ struct TrainSection {
   std::int64_t sample_tokens = 0;     // of a sample, at most
   std::int64_t checkpoint_every = 0;  // steps; 0: never
   bool async_checkpoint = false;
-  std::int64_t keep = 0;  // checkpoints
-  std::string exports;    // train.export: none, hf
+  std::int64_t keep = 0;        // checkpoints
+  std::int64_t keep_every = 0;  // steps; 0: never
+  std::string exports;          // train.export: none, hf
   bool resume = false, restart = false;
   std::int64_t max_skipped = 0;   // steps in a row
+  double stop_on_norm = 0;        // of the gradient, before clipping; 0: never
   bool check_replicas = false;    // compare copies of parameters every step
   std::int64_t verify_every = 0;  // steps; 0: never
   std::string trace;              // steps A:B, or empty; see parse_step_range

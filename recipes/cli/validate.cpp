@@ -1,5 +1,6 @@
 #include "recipes/cli/validate.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "framework/base/error.h"
@@ -248,6 +249,14 @@ class Checker {
            {"train.async_checkpoint", "train.checkpoint_every"},
            "train.async_checkpoint = true needs train.checkpoint_every, whose checkpoints it is "
            "about; with never use false");
+    const std::int64_t every = r_.train.checkpoint_every, kept = r_.train.keep_every;
+    expect(kept == 0 || every > 0, {"train.keep_every", "train.checkpoint_every"},
+           "train.keep_every = ", kept, " is about checkpoints, which train.checkpoint_every = N ",
+           "makes; with never use never");
+    expect(kept == 0 || every == 0 || kept % every == 0,
+           {"train.keep_every", "train.checkpoint_every"}, "train.keep_every = ", kept,
+           " is not a multiple of train.checkpoint_every = ", every, "; use ",
+           multiples_near(kept, std::max<std::int64_t>(every, 1)), ", or never");
     expect(
         r_.train.exports == "none" || r_.train.checkpoint_every > 0,
         {"train.export", "train.checkpoint_every"}, "train.export = ", r_.train.exports,

@@ -1,8 +1,10 @@
 #include "recipes/train/checkpointing.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "framework/base/error.h"
+#include "recipes/report/numbers.h"
 #include "recipes/train/gather.h"
 #include "recipes/train/plan.h"
 #include "recipes/train/save_phases.h"
@@ -60,7 +62,8 @@ RunCounts Checkpointing::resume(RunVoice* voice) {
         if (inputs_.start && rank_.mesh.world().rank() == 0) go_on_from(files, recipe_, step);
         return std::string();
       });
-      if (voice && inputs_.start) voice->say(inputs_.start->from);
+      newest_ = step;
+      if (voice && inputs_.start) voice->say(inputs_.start->from + gone_on_under());
       return counts;
     } catch (const DamagedCheckpoint& damage) {
       agreed(rank_, [&] {
@@ -72,6 +75,36 @@ RunCounts Checkpointing::resume(RunVoice* voice) {
         for (const std::string& note : inputs_.start->notes) voice->say(note);
     }
   }
+}
+
+// Where the layout is another one than the checkpoint's.
+std::string Checkpointing::gone_on_under() const {
+  const std::string mine = layout_text(recipe_);
+  return inputs_.start->from.ends_with(mine) ? std::string() : "; goes on under " + mine;
+}
+
+// While one is written, those that stay are there, too.
+void Checkpointing::foresee(const RunCounts& counts, RunVoice* voice) {
+  const TrainSection& train = recipe_.train;
+  if (inputs_.session == nullptr || train.checkpoint_every == 0) return;
+  const std::int64_t bytes = bytes_of_a_checkpoint(rank_);
+  agreed(rank_, [&] {
+    if (rank_.mesh.world().rank() != 0) return std::string();
+    Files& files = inputs_.session->files();
+    const std::int64_t free = files.free_space(train.folder);
+    const std::string each = join("checkpoints: up to ", bytes_text(bytes), " each");
+    check(bytes <= free, "train.checkpoint_every = ", train.checkpoint_every, ": a checkpoint in ",
+          train.folder, " takes ", bytes, " bytes, but the disk has ", free, " free");
+    const std::int64_t left = (train.steps - counts.steps - 1) / train.checkpoint_every + 1;
+    const std::int64_t there = std::ssize(inputs_.session->folder().steps());
+    const std::int64_t more = std::min(left, std::max<std::int64_t>(1, train.keep + 1 - there));
+    if (!voice) return std::string();
+    voice->say(join(each, ", ", bytes_text(free), " free"));
+    if (more * bytes > free)
+      voice->say(join("warning: train.keep = ", train.keep, " and the one being written will need ",
+                      bytes_text(more * bytes), " more than is used now"));
+    return std::string();
+  });
 }
 
 Wishes Checkpointing::wishes() const {
@@ -97,6 +130,14 @@ void Checkpointing::before_failure(RunVoice* voice) {
   } catch (const std::exception& error) {
     if (voice) voice->say(join("warning: the checkpoint in the background: ", error.what()));
   }
+}
+
+std::int64_t Checkpointing::keep_now(RunCounts& counts, RunVoice* voice) {
+  if (inputs_.session == nullptr) return 0;
+  if (flying_) complete(false, voice);
+  const bool wanted = recipe_.train.checkpoint_every > 0 && counts.steps > newest_;
+  if (wanted) save_now(counts, voice, false);
+  return newest_;
 }
 
 Manifest Checkpointing::head(const RunCounts& counts) const {
@@ -144,14 +185,18 @@ void Checkpointing::complete(bool over, RunVoice* voice) {
 }
 
 void Checkpointing::committed(std::int64_t step, std::int64_t best_step, RunVoice* voice) {
+  newest_ = step;
   if (rank_.mesh.world().rank() != 0) return;
   CheckpointFolder& folder = inputs_.session->folder();
+  if (voice) voice->say("checkpoint: " + folder.folder_of(step));
   try {
-    folder.prune(recipe_.train.keep, {step, best_step});
+    for (const auto& gone :
+         folder.prune(recipe_.train.keep, {step, best_step}, recipe_.train.keep_every))
+      if (voice)
+        voice->say(join("removed: ", folder.folder_of(gone.step), ", ", bytes_text(gone.bytes)));
   } catch (const Error& error) {
     if (voice) voice->say(join("warning: an older checkpoint was not removed: ", error.what()));
   }
-  if (voice) voice->say("checkpoint: " + folder.folder_of(step));
 }
 
 std::string background_note(const Recipe& recipe) {

@@ -58,12 +58,19 @@ class Checkpointing {
   void after_step(RunCounts& counts, const Wishes& all, RunVoice* voice);
   // Before an error that all ranks throw alike: collective, throws nothing.
   void before_failure(RunVoice* voice);
+  // Before a step that will not be made ends the run: saves what `counts` tell of, if the run makes
+  // checkpoints and has none of that step yet. Collective. Returns the step of the newest one.
+  std::int64_t keep_now(RunCounts& counts, RunVoice* voice);
+  // Before the first step: what a checkpoint takes and what the disk has, if any will be made.
+  // Collective; Error when not even one fits.
+  void foresee(const RunCounts& counts, RunVoice* voice);
   // Was a step done while a save was in flight?
   bool saved_in_background() const { return saved_in_background_; }
 
  private:
   std::int64_t agreed_start() const;
   RunCounts load_counts(std::int64_t step);
+  std::string gone_on_under() const;
   void save_now(RunCounts& counts, RunVoice* voice, bool in_background);
   void complete(bool over, RunVoice* voice);
   void committed(std::int64_t step, std::int64_t best_step, RunVoice* voice);
@@ -76,6 +83,7 @@ class Checkpointing {
   std::unique_ptr<BackgroundSave> flying_;
   std::int64_t flying_best_ = 0;  // the best step as of that save
   bool saved_in_background_ = false;
+  std::int64_t newest_ = 0;  // step of the newest checkpoint, as far as this start knows; 0: none
 };
 
 // What to tell of train.async_checkpoint where it has no effect; empty otherwise.

@@ -111,6 +111,7 @@ ZeroOptions zero_options(const Recipe& r) {
                        .decay = o.decay},
           .loss_scale = loss_scale_options(r.precision),
           .clip = o.clip,
+          .stop_on_norm = r.train.stop_on_norm,
           .initial_values = !r.train.resume && r.model.from.empty(),
           .check_replicas = r.train.check_replicas};
 }

@@ -104,7 +104,9 @@ void RunLock::give_way_to_others(const ProcessIdentity& self) const {
     const std::string path = path_join(folder_, name);
     const bool here = other->host == self.host;
     check(!here || !is_alive(files_, *other), "train.folder = ", folder_, ": process ", other->pid,
-          " of this machine trains into it now; wait for its end, or use another folder");
+          " of this machine trains into it now; wait for its end, or use another folder (if "
+          "this is a copy of that run's folder, remove ",
+          path, ")");
     check(here, "train.folder = ", folder_, ": process ", other->pid, " of machine ", other->host,
           " trains into it; if that one has ended, remove ", path);
     files_.raw_remove(path);  // of a dead one

@@ -6,21 +6,29 @@ namespace trireme {
 
 namespace {
 
-std::string begin_on_rank_0(const SaveRank& r, std::int64_t step,
-                            const std::vector<StatePiece>& pieces) {
-  const int rank = r.mesh.world().rank();
+// Of this rank, to the session of its process.
+std::vector<StatePiece> name_pieces(const SaveRank& r) {
+  const Communicator* replicas = r.engine.stage().replicas();
+  std::vector<StatePiece> pieces =
+      pieces_to_save(r.engine.kept(), !replicas || replicas->rank() == 0);
   std::vector<Piece> named;
   for (const StatePiece& piece : pieces) named.push_back(piece.piece);
-  r.session->name_pieces(rank, std::move(named));
-  return rank == 0 ? r.session->folder().begin(step) : std::string();
+  r.session->name_pieces(r.mesh.world().rank(), std::move(named));
+  return pieces;
+}
+
+// Of all processes; every rank has named its pieces.
+std::int64_t bytes_needed(const SaveRank& r) {
+  std::int64_t bytes = 0;
+  const bool leads = r.session->leads(r.mesh.world().rank());
+  for (const std::string& text :
+       agreed(r, [&] { return leads ? std::to_string(r.session->bytes_needed()) : std::string(); }))
+    if (!text.empty()) bytes += std::stoll(text);
+  return bytes;
 }
 
 // Beside the space that other users take meanwhile, which preallocation then finds.
-void expect_room(const SaveRank& r, const std::string& folder,
-                 const std::vector<std::string>& needed) {
-  std::int64_t bytes = 0;
-  for (const std::string& text : needed)
-    if (!text.empty()) bytes += std::stoll(text);
+void expect_room(const SaveRank& r, const std::string& folder, std::int64_t bytes) {
   if (r.mesh.world().rank() != 0) return;
   const std::int64_t free = r.session->files().free_space(folder);
   check(bytes <= free, "save ", folder, ": ", bytes, " bytes are needed, but the disk has ", free,
@@ -29,17 +37,22 @@ void expect_room(const SaveRank& r, const std::string& folder,
 
 }  // namespace
 
+std::int64_t bytes_of_a_checkpoint(const SaveRank& r) {
+  agreed(r, [&] { return name_pieces(r), std::string(); });
+  return bytes_needed(r);
+}
+
 std::vector<StatePiece> open_save(const SaveRank& r, std::int64_t step) {
-  const Communicator* replicas = r.engine.stage().replicas();
-  std::vector<StatePiece> pieces =
-      pieces_to_save(r.engine.kept(), !replicas || replicas->rank() == 0);
-  const bool leads = r.session->leads(r.mesh.world().rank());
-  const std::string folder = agreed(r, [&] { return begin_on_rank_0(r, step, pieces); }).front();
-  const std::vector<std::string> needed =
-      agreed(r, [&] { return leads ? std::to_string(r.session->bytes_needed()) : std::string(); });
-  agreed(r, [&] { return expect_room(r, folder, needed), std::string(); });
+  std::vector<StatePiece> pieces;
+  const std::string folder =
+      agreed(r, [&] {
+        pieces = name_pieces(r);
+        return r.mesh.world().rank() == 0 ? r.session->folder().begin(step) : std::string();
+      }).front();
+  const std::int64_t bytes = bytes_needed(r);
+  agreed(r, [&] { return expect_room(r, folder, bytes), std::string(); });
   agreed(r, [&] {
-    if (leads) r.session->open(folder);
+    if (r.session->leads(r.mesh.world().rank())) r.session->open(folder);
     return std::string();
   });
   return pieces;

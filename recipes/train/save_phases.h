@@ -37,6 +37,8 @@ std::vector<std::string> agreed(const SaveRank& r, const Phase& phase) {
 // Names the pieces, checks the room, makes each process's file: the session's writer is open.
 // Returns what this rank is to write.
 std::vector<StatePiece> open_save(const SaveRank& r, std::int64_t step);
+// Of all processes' files, HDF5's own bytes included, from above. Names the pieces.
+std::int64_t bytes_of_a_checkpoint(const SaveRank& r);
 // The file that this process has finished, for commit_save; of its leader. Others give "".
 std::string told_file(std::int64_t step, StoredFile file);
 // Rank 0 commits what the processes' leaders told. The optimizer's counts are in `head` already.

@@ -170,6 +170,20 @@ void Trainer::note_skip(const EngineStep& result, std::int64_t index) {
         " ends the run. A lower optimizer.lr or a warm-up may help.");
 }
 
+// A spike: its update was not made, so what is kept is the state before it.
+void Trainer::end_before(const EngineStep& result, std::int64_t index) {
+  RunVoice* voice = speaks() ? inputs_.voice : nullptr;
+  const std::int64_t newest = checkpoints_.keep_now(counts_, voice);
+  fail(
+      "step ", index + 1, ": the gradient's norm is ", significant(result.optimizer.grad_norm, 6),
+      " (loss ", significant(result.loss, 6),
+      "), over train.stop_on_norm = ", significant(recipe_.train.stop_on_norm, 6),
+      ", which ends the run before its update. ",
+      newest > 0 ? join("The newest checkpoint is of step ", newest, ". ") : std::string(),
+      "--data.skip=", skipped_batches_.batch_of(index) + 1,
+      " leaves its batch out; a lower optimizer.lr, or a larger train.stop_on_norm, may help, too");
+}
+
 void Trainer::speak(const EngineStep& result, std::int64_t index, double seconds) {
   const auto peak = static_cast<double>(memory_.peak(Tier::kDevice));
   const double memory = reduce_values(world_, *backend_, {peak}, ReduceOp::kMax)[0];
@@ -208,6 +222,7 @@ void Trainer::attempt_step(std::int64_t index) {
   if (speaks() && inputs_.attempt) inputs_.attempt->store(index + 1);
   const EngineStep result = step(index);
   const double seconds = step_seconds_, after = now();
+  if (result.optimizer.spiked) end_before(result, index);
   stopped_ = result.optimizer.wishes.stop > 0;
   counts_.steps = index + 1;
   counts_.loss = result.loss;
@@ -243,6 +258,7 @@ TrainingEnd Trainer::run() try {
   if (earlier_.steps == 0) begin_anew();
   if (earlier_.steps >= recipe_.train.steps) return {.complete = true};
   if (tunes()) earlier_.steps == 0 ? note_tuning_start() : recall_tuning_start();
+  checkpoints_.foresee(counts_, speaks() ? inputs_.voice : nullptr);
   start_ = now();
   for (std::int64_t index = earlier_.steps; index < recipe_.train.steps && !stopped_; ++index)
     attempt_step(index);

@@ -57,6 +57,7 @@ class Trainer {
   EngineStep counted(std::int64_t index, const std::function<EngineStep()>& run);
   void attempt_step(std::int64_t index);
   void note_skip(const EngineStep& result, std::int64_t index);
+  [[noreturn]] void end_before(const EngineStep& result, std::int64_t index);
   void speak(const EngineStep& result, std::int64_t index, double seconds);
   double validation_loss();
   bool samples_here() const;  // only then may this rank ask the model

@@ -24,6 +24,35 @@ TEST(ZeroOptimizer, ClipsByTheWholeNormAndReportsItBefore) {
   });
 }
 
+// A norm over the limit is told and changes nothing, at the limit it is none; on all ranks alike.
+TEST(ZeroOptimizer, ASpikeIsToldAndChangesNothing) {
+  on_ranks(2, [](Communicator& world, Backend& backend) {
+    ToyUnit toy({toy_spec("a", 2)}, backend, world);
+    Mesh mesh(world, {.data = 2});
+    ZeroOptions options = sgd(1.0);
+    options.stop_on_norm = 5;
+    options.loss_scale = {.dynamic = true, .initial = 1, .window = 1};
+    ZeroOptimizer optimizer({&toy.unit()}, backend, mesh, options);
+    toy.backward({{1.5, 2 + 1e-12 * world.rank()}});  // the sum is (3, 4) and a little
+    const StepResult spiked = optimizer.step({});
+    EXPECT_TRUE(spiked.spiked);
+    EXPECT_FALSE(spiked.skipped);
+    EXPECT_GT(spiked.grad_norm, 5);
+    EXPECT_EQ(toy.values(), (std::vector<double>{1, 1}));
+    EXPECT_EQ(optimizer.steps_taken(), 0);
+    EXPECT_EQ(optimizer.loss_scale(), 1);
+    toy.backward({{1.5, 2}});
+    const StepResult calm = optimizer.step({});
+    EXPECT_FALSE(calm.spiked);
+    EXPECT_EQ(calm.grad_norm, 5);
+    EXPECT_EQ(toy.values(), (std::vector<double>{-2, -3}));
+    EXPECT_EQ(optimizer.steps_taken(), 1);
+    EXPECT_EQ(optimizer.loss_scale(), 2);
+    toy.backward({{NAN, 2}});
+    EXPECT_TRUE(optimizer.step({.loss_scale = 2}).skipped);
+  });
+}
+
 TEST(ZeroOptimizer, AddsLossesAndSharesWishes) {
   on_ranks(3, [](Communicator& world, Backend& backend) {
     ToyUnit toy({toy_spec("a", 1)}, backend, world);

@@ -1,6 +1,8 @@
 // The checkpoints of a run beside each other: visible whole, never overwritten, removed whole.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "framework/base/error.h"
 #include "framework/checkpoint/checkpoint_folder.h"
 #include "tests/framework/checkpoint/random_state.h"
@@ -109,6 +111,36 @@ TEST_F(FolderTest, ADamagedOneGivesWay) {
             (std::vector<std::string>{"latest", "step-000004", "step-000005"}));
 }
 
+// On a real disk: a link to a checkpoint is one; what it leads to outlives it; one that leads
+// nowhere is passed over, and gives way.
+TEST(FolderLinks, AreFollowedReplacedAndNeverEmptied) {
+  namespace fs = std::filesystem;
+  const testing::TemporaryFolder place;
+  const auto files = real_files();
+  const RandomState state = random_state(2, 12);
+  CheckpointFolder folder(*files, place / "checkpoints");
+  const auto save = [&](std::int64_t step) {
+    save_state(*files, folder, step, state, random_cut(state, 2, 3));
+  };
+  for (const std::int64_t step : {4, 5}) save(step);
+  fs::rename(folder.folder_of(4), place / "four");
+  fs::create_directory_symlink(place / "four", folder.folder_of(4));
+  fs::rename(folder.folder_of(5), place / "five");
+  fs::create_directory_symlink(place / "nowhere", folder.folder_of(5));
+  std::vector<std::string> refused;
+  EXPECT_EQ(folder.newest_good(refused), 4);
+  ASSERT_EQ(refused.size(), 1u);
+  EXPECT_NE(refused[0].find("step-000005 has no manifest.json"), std::string::npos) << refused[0];
+  save(5);
+  refused.clear();
+  EXPECT_EQ(folder.newest_good(refused), 5);
+  EXPECT_EQ(refused, std::vector<std::string>{});
+  EXPECT_FALSE(fs::is_symlink(folder.folder_of(5)));
+  folder.prune(1, {});
+  EXPECT_EQ(folder.steps(), Steps{5});
+  EXPECT_EQ(verify_checkpoint(*files, place / "four"), std::vector<std::string>{});
+}
+
 TEST_F(FolderTest, NoneLeftNamesAll) {
   save(4);
   save(5);
@@ -130,12 +162,26 @@ TEST_F(FolderTest, ARenamedOneIsNotTakenForAnotherStep) {
 
 TEST_F(FolderTest, PruneKeepsTheNewestAndTheNamed) {
   for (std::int64_t step = 1; step <= 6; ++step) save(step);
-  folder.prune(2, {2, 6, 99});
+  const std::int64_t before = files.used();
+  std::int64_t freed = 0;
+  Steps gone;
+  for (const auto& [step, bytes] : folder.prune(2, {2, 6, 99})) {
+    gone.push_back(step);
+    freed += bytes;
+  }
   EXPECT_EQ(folder.steps(), (Steps{2, 5, 6}));
+  EXPECT_EQ(gone, (Steps{1, 3, 4}));
+  EXPECT_EQ(freed, before - files.used());
   folder.prune(10, {});
   EXPECT_EQ(folder.steps(), (Steps{2, 5, 6}));
   EXPECT_NE(sentence_of([&] { folder.prune(0, {}); }), "");
   EXPECT_EQ(files.list("run/checkpoints").size(), 4u);
+}
+
+TEST_F(FolderTest, PruneKeepsMultiples) {
+  for (std::int64_t step = 1; step <= 7; ++step) save(step);
+  folder.prune(1, {}, 3);
+  EXPECT_EQ(folder.steps(), (Steps{3, 6, 7}));
 }
 
 TEST_F(FolderTest, WhatIsNotWholeIsNotCommitted) {
