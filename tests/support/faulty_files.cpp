@@ -71,7 +71,8 @@ int FaultyFiles::trip(std::int64_t* bytes) {
   ++calls_;
   const bool due =
       plan_.at > 0 &&
-      (calls_ == plan_.at || (calls_ > plan_.at && (plan_.sticky || plan_.fault == Fault::kCrash)));
+      (calls_ == plan_.at || (calls_ > plan_.at && (plan_.sticky || plan_.fault == Fault::kCrash ||
+                                                    plan_.fault == Fault::kPowerOff)));
   if (!due) return 0;
   const bool short_count = plan_.fault == Fault::kOneByte || plan_.fault == Fault::kHalf;
   if (short_count && (bytes == nullptr || *bytes < 2)) return 0;  // nothing to shorten
@@ -89,6 +90,8 @@ int FaultyFiles::trip(std::int64_t* bytes) {
     case Fault::kHalf:
       *bytes /= 2;
       return 0;
+    case Fault::kPowerOff:
+      return EIO;
     case Fault::kCrash:
       throw SimulatedCrash{};
   }

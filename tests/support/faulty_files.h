@@ -20,6 +20,7 @@ enum class Fault : std::uint8_t {
   kOneByte,      // reads and writes move 1 byte
   kHalf,         // reads and writes move half
   kCrash,        // throws SimulatedCrash, and so does every later call; nothing is cleaned up
+  kPowerOff,     // the same, told by EIO: for ranks that must come to an end together
 };
 
 struct FaultPlan {

@@ -198,6 +198,7 @@ std::unique_ptr<SimulatedFiles> SimulatedFiles::restart(const Persistence& kept,
 }
 
 int SimulatedFiles::enter(const std::string& what, const std::string& path, std::int64_t* bytes) {
+  if (crashed_ && troubles_.plan.fault == Fault::kPowerOff) return EIO;
   if (crashed_) throw SimulatedCrash{};
   trace_.push_back(what + " " + path);
   clock_ += kNanosecondsPerCall;
@@ -221,6 +222,9 @@ int SimulatedFiles::enter(const std::string& what, const std::string& path, std:
     case Fault::kHalf:
       *bytes /= 2;
       return 0;
+    case Fault::kPowerOff:
+      crashed_ = true;
+      return EIO;
     case Fault::kCrash:
       crashed_ = true;
       throw SimulatedCrash{};

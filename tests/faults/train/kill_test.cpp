@@ -1,5 +1,6 @@
-// R1: a rank killed at every communicator call of a step and of the save behind it. The others end
-// with its name, and what lies on the disk goes on as the run that nobody disturbed.
+// R1: a rank killed at every communicator call of a step and of the save behind it, under three
+// layouts. The others end with its name, and what lies on the disk goes on as the run that nobody
+// disturbed.
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -17,10 +18,10 @@ using trireme::testing::SimulatedFiles;
 
 constexpr int kSteps = 3;
 
-const Layout& layout() {
-  static const Layout kLayout{.mesh = {.data = 2, .pipeline = 2, .tensor = 2}, .zero_stage = 1};
-  return kLayout;
-}
+const Layout kLayouts[] = {
+    {.mesh = {.data = 2, .pipeline = 2, .tensor = 2}, .zero_stage = 1},
+    {.mesh = {.data = 2, .tensor = 2}, .sequence_parallel = true, .zero_stage = 3},
+    {.mesh = {.pipeline = 4}, .schedule = ScheduleKind::kZeroBubbleH1}};
 
 std::unique_ptr<SimulatedFiles> copy_of(const SimulatedFiles& files) {
   return files.restart({.data = testing::KeptData::kAll, .names = testing::KeptNames::kAll}, 1);
@@ -28,11 +29,11 @@ std::unique_ptr<SimulatedFiles> copy_of(const SimulatedFiles& files) {
 
 // Steps first + 1 to last, each with its save, from the checkpoint of step `first` (0: from none).
 // The calls of the first of these steps are what `baton` counts.
-StormRun steps(Baton& baton, SimulatedFiles& files, int first, int last) {
+StormRun steps(const Layout& layout, Baton& baton, SimulatedFiles& files, int first, int last) {
   const Task task = tiny_task();
   const SampleSource source = random_samples(task.model, task.seed);
-  SaveSession session(files, "run", 0, layout().mesh.ranks());
-  return run_storm(task, layout(), baton, [&](Rank& rank, StormRun& run) {
+  SaveSession session(files, "run", 0, layout.mesh.ranks());
+  return run_storm(task, layout, baton, [&](Rank& rank, StormRun& run) {
     const SaveRank place{&session, rank.engine, rank.mesh, rank.backend, rank.backend};
     const int me = rank.mesh.world().rank();
     if (first > 0) check(load(place, first).step == first, "another step was loaded");
@@ -64,25 +65,28 @@ std::string content_of(Files& files, const std::string& folder) {
   return all;
 }
 
-class Kill : public ::testing::Test {
+class Kill : public ::testing::TestWithParam<int> {
  protected:
+  StormRun steps(Baton& baton, SimulatedFiles& files, int first, int last) {
+    return test::steps(layout, baton, files, first, last);
+  }
   void SetUp() override {
-    Baton calm(kRanks, StormPlan{.switch_percent = 10});
+    Baton calm(ranks, StormPlan{.switch_percent = 10});
     SimulatedFiles whole;
     quiet_ = steps(calm, whole, 0, kSteps);
     ASSERT_EQ(quiet_.thrown, "");
     steps(calm_1_, after_1_, 0, 1);
-    Baton second(kRanks, StormPlan{.switch_percent = 10});
+    Baton second(ranks, StormPlan{.switch_percent = 10});
     const auto files = copy_of(after_1_);
     ASSERT_EQ(steps(second, *files, 1, 2).losses[0], quiet_.losses[1]);
-    for (int rank = 0; rank < kRanks; ++rank) calls_.push_back(second.calls(rank));
+    for (int rank = 0; rank < ranks; ++rank) calls_.push_back(second.calls(rank));
   }
 
   // Kills in step 2, and goes on from what is left.
   void kill(const StormPlan& plan) {
     SCOPED_TRACE(text_of(plan));
     const auto files = copy_of(after_1_);
-    Baton baton(kRanks, plan);
+    Baton baton(ranks, plan);
     const StormRun run = steps(baton, *files, 1, 2);
     ++told_.runs;
     told_.injected += run.count.faults();
@@ -92,10 +96,10 @@ class Kill : public ::testing::Test {
   }
 
   // One error on all that had not ended: the rank, its call and the step.
-  static bool named(const StormRun& run, const StormPlan& plan) {
+  bool named(const StormRun& run, const StormPlan& plan) const {
     const std::string begin = join("rank ", plan.victim, " failed: killed ");
     std::string told;
-    for (int rank = 0; rank < kRanks; ++rank) {
+    for (int rank = 0; rank < ranks; ++rank) {
       const std::string& error = run.errors[static_cast<std::size_t>(rank)];
       if (rank == plan.victim || error.empty()) continue;
       if (error.find(begin + run.thrown.substr(7)) != 0 ||
@@ -115,7 +119,7 @@ class Kill : public ::testing::Test {
     std::vector<std::string> refused;
     const auto newest = CheckpointFolder(files, "run").newest_good(refused);
     if (!newest || *newest < 1 || *newest > 2 || !refused.empty()) return false;
-    Baton baton(kRanks, StormPlan{.seed = tried_.size(), .switch_percent = 10});
+    Baton baton(ranks, StormPlan{.seed = tried_.size(), .switch_percent = 10});
     const StormRun run = steps(baton, files, static_cast<int>(*newest), kSteps);
     const std::vector<double> expected(quiet_.losses.begin() + *newest, quiet_.losses.end());
     it->second = run.thrown.empty() && run.losses == expected;
@@ -123,9 +127,10 @@ class Kill : public ::testing::Test {
     return it->second;
   }
 
-  static constexpr int kRanks = 8;
+  const Layout& layout = kLayouts[GetParam()];
+  const int ranks = layout.mesh.ranks();
   StormRun quiet_;
-  Baton calm_1_{kRanks, StormPlan{.switch_percent = 10}};
+  Baton calm_1_{ranks, StormPlan{.switch_percent = 10}};
   SimulatedFiles after_1_;
   std::vector<std::int64_t> calls_;  // of step 2 with its save, by rank
   std::map<std::string, bool> tried_;
@@ -133,11 +138,11 @@ class Kill : public ::testing::Test {
   FaultCount told_{.row = "R1"};
 };
 
-TEST_F(Kill, BeforeEveryCallOfAStepAndItsSave) {
-  told_.what = "8 ranks killed before each call of a step and its save";
+TEST_P(Kill, BeforeEveryCallOfAStepAndItsSave) {
+  told_.what = "ranks killed before each call of a step and its save";
   const std::int64_t threads = threads_now();
   std::int64_t all = 0;
-  for (int rank = 0; rank < kRanks; ++rank) {
+  for (int rank = 0; rank < ranks; ++rank) {
     all += calls_[static_cast<std::size_t>(rank)];
     for (std::int64_t k = 1; k <= calls_[static_cast<std::size_t>(rank)]; ++k)
       kill({.seed = static_cast<std::uint64_t>(1000 * rank + k),
@@ -146,19 +151,19 @@ TEST_F(Kill, BeforeEveryCallOfAStepAndItsSave) {
             .at = k,
             .from_mark = true});
   }
-  std::cout << "kills: " << told_.runs << " of " << all << " (8 ranks x their calls), "
-            << tried_.size() << " different disks gone on from\n";
+  std::cout << "kills: " << told_.runs << " of " << all << " (" << ranks
+            << " ranks x their calls), " << tried_.size() << " different disks gone on from\n";
   EXPECT_EQ(told_.runs, told_.injected);
   EXPECT_EQ(threads_now(), threads);
   EXPECT_GT(found_[1], 0);
   tell(told_);
 }
 
-TEST_F(Kill, AfterContributingAndWhenSomeHaveCompleted) {
-  told_.what = "8 ranks killed after a call or their part of it, seeded";
+TEST_P(Kill, AfterContributingAndWhenSomeHaveCompleted) {
+  told_.what = "ranks killed after a call or their part of it, seeded";
   for (int i = 0; i < 40; ++i) {
     const RngKey key = key_from_seed(static_cast<std::uint64_t>(i)).child("kill");
-    const int rank = i % kRanks;
+    const int rank = i % ranks;
     const std::int64_t k = 1 + random_word(key, 0) % calls_[static_cast<std::size_t>(rank)];
     kill({.seed = static_cast<std::uint64_t>(i),
           .switch_percent = 30,
@@ -170,6 +175,9 @@ TEST_F(Kill, AfterContributingAndWhenSomeHaveCompleted) {
   EXPECT_EQ(told_.runs, told_.injected);
   tell(told_);
 }
+
+INSTANTIATE_TEST_SUITE_P(Layouts, Kill, ::testing::Range(0, 3),
+                         ::testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace trireme::test

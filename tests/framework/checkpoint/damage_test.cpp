@@ -160,6 +160,28 @@ TEST_F(DamageTest, FilesThatAreGoneOrOfAnotherSizeAreNamed) {
               .lost = HasFailure() ? 1 : 0});
 }
 
+// Cut anywhere, lengthened by anything.
+TEST_F(DamageTest, FortyOtherLengthsAreNamed) {
+  const std::vector<std::string> names = files.list(where);
+  std::mt19937_64 random(15);
+  for (std::size_t i = 0; i < 40; ++i) {
+    const std::string& name = names[i % names.size()];
+    const std::string path = path_join(where, name), bytes = read_whole(files, path);
+    const std::size_t length =
+        i % 4 == 3 ? bytes.size() + 1 + random() % 5000 : random() % bytes.size();
+    SCOPED_TRACE(name + " of " + std::to_string(length) + " bytes");
+    files.open(path, OpenMode::kReadWrite)->truncate(static_cast<std::int64_t>(length));
+    expect_named(name);
+    replace(path, bytes);
+    ASSERT_EQ(load(), "");
+  }
+  test::tell({.row = "R15",
+              .what = "files of a checkpoint of 40 other lengths",
+              .runs = 40,
+              .injected = 40,
+              .lost = HasFailure() ? 1 : 0});
+}
+
 TEST_F(DamageTest, ADirectoryInPlaceOfAFileIsNamed) {
   files.remove(path_join(where, "ranks-1.h5"));
   files.make_directories(path_join(where, "ranks-1.h5"));
@@ -175,39 +197,70 @@ TEST_F(DamageTest, AllBadFilesAreListed) {
   EXPECT_NE(load().find("2 more of its files"), std::string::npos);
 }
 
-// Files of one size, so that nothing but the hashes can tell.
+// Files of one size, so that nothing but the hashes can tell: each two of a step, each of an older
+// step in the place of each, and what a step has once.
 TEST_F(DamageTest, FilesOfAnotherPlaceOrStepAreNamed) {
-  const LogicalArray array{{"w", "value"}, {4, 100}, DType::kF32};
+  constexpr int kFiles = 5;
+  const LogicalArray array{{"w", "value"}, {2 * kFiles, 100}, DType::kF32};
   RandomState twin;
   twin.arrays = {array};
-  std::vector<std::byte> bytes(1600);
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7);
-  twin.bytes = {bytes};
-  const Cut cut = {{{array, {0, 0, 2, 100}}}, {{array, {2, 0, 2, 100}}}};
+  twin.bytes.emplace_back(800 * kFiles);
+  for (std::size_t i = 0; i < twin.bytes[0].size(); ++i)
+    twin.bytes[0][i] = static_cast<std::byte>(i * 7 + i / 800);
+  Cut cut;
+  for (int i = 0; i < kFiles; ++i) cut.push_back({{array, {2 * i, 0, 2, 100}}});
   save_state(files, folder, 20, twin, cut);
-  twin.bytes[0][3] ^= std::byte{1};
-  twin.bytes[0][803] ^= std::byte{1};
+  for (std::size_t i = 0; i < kFiles; ++i) twin.bytes[0][800 * i + 3] ^= std::byte{1};
   save_state(files, folder, 21, twin, cut);
+  const std::string old = folder.folder_of(20);
   where = folder.folder_of(21);
   state = twin;
   ASSERT_EQ(load(), "");
-  const std::string a = path_join(where, "ranks-0.h5"), b = path_join(where, "ranks-1.h5");
-  ASSERT_EQ(files.status(a).bytes, files.status(b).bytes);
-  files.rename(a, a + ".x");
-  files.rename(b, a);
-  files.rename(a + ".x", b);
-  expect_named("ranks-0.h5");
-  expect_verify_names({"ranks-0.h5", "ranks-1.h5"});
-  files.rename(a, a + ".x");
-  files.rename(b, a);
-  files.rename(a + ".x", b);
-  ASSERT_EQ(load(), "");
-  replace(a, read_whole(files, path_join(folder.folder_of(20), "ranks-0.h5")));
-  expect_named("ranks-0.h5");
+  int swaps = 0;
+  const auto give = [&](const std::string& name, const std::string& bytes) {
+    replace(path_join(where, name), bytes);
+  };
+  const auto file = [](int i) { return "ranks-" + std::to_string(i) + ".h5"; };
+  const auto of = [&](const std::string& from, const std::string& name) {
+    return read_whole(files, path_join(from, name));
+  };
+  for (int a = 0; a < kFiles; ++a)
+    for (int b = a + 1; b < kFiles; ++b, ++swaps) {
+      SCOPED_TRACE(file(a) + " and " + file(b));
+      const std::string first = of(where, file(a)), second = of(where, file(b));
+      ASSERT_EQ(first.size(), second.size());
+      give(file(a), second);
+      give(file(b), first);
+      expect_named(file(a));
+      expect_verify_names({file(a), file(b)});
+      give(file(a), first);
+      give(file(b), second);
+    }
+  for (int a = 0; a < kFiles; ++a)
+    for (int b = 0; b < kFiles; ++b, ++swaps) {
+      SCOPED_TRACE(file(a) + " of the step before as " + file(b));
+      const std::string own = of(where, file(b));
+      give(file(b), of(old, file(a)));
+      expect_named(file(b));
+      give(file(b), own);
+    }
+  for (const std::string name : {"checkpoint.h5", "recipe.cfg", "ranks-0.h5", "manifest.json"}) {
+    SCOPED_TRACE(name);
+    const std::string other = name == "checkpoint.h5" ? "recipe.cfg" : "checkpoint.h5";
+    const std::string own = of(where, name);
+    give(name, of(where, other));
+    expect_named(name);
+    give(name, own);
+    ++swaps;
+  }
+  give("manifest.json", of(old, "manifest.json"));  // whole, and of the older step
+  EXPECT_NE(load(), "");
+  ++swaps;
+  EXPECT_EQ(swaps, 40);
   test::tell({.row = "R15",
               .what = "files that are swapped, or of another step",
-              .runs = 2,
-              .injected = 2,
+              .runs = swaps,
+              .injected = swaps,
               .lost = HasFailure() ? 1 : 0});
 }
 

@@ -94,8 +94,14 @@ TEST(SaveSession, AnotherLayoutGoesOnAndSavesTheSame) {
       {.mesh = {.data = 2, .pipeline = 1, .tensor = 2}},
       {.mesh = {.data = 1, .pipeline = 2, .tensor = 1}, .zero_stage = 0},
       {.mesh = {.data = 4}, .zero_stage = 3},
+      {.mesh = {.data = 4}},
       {.mesh = {.data = 1, .pipeline = 1, .tensor = 4}, .sequence_parallel = true},
-      {.mesh = {.data = 2}, .zero_stage = 3, .offload = kDiskTiers}};
+      {.mesh = {.data = 2}, .zero_stage = 3, .offload = kDiskTiers},
+      {.mesh = {.data = 2, .pipeline = 2, .tensor = 2},
+       .schedule = ScheduleKind::kInterleaved,
+       .chunks = 2,
+       .zero_stage = 2},
+      {.mesh = {.data = 4}, .recompute = RecomputeMode::kFull, .zero_stage = 3, .shard_ranks = 2}};
   const auto files = real_files();
   for (const Layout& first : layouts) {
     const TemporaryFolder folder;
