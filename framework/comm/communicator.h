@@ -14,8 +14,8 @@
 //  returned. Dropping a
 //    Pending waits. Several may be in flight; they complete in any order of waiting. send/recv
 //    between a pair of ranks match in order.
-//  - A wait that lasts longer than the timeout throws Error naming operation, peers, sequence
-//  number, bytes and place().
+//  - A wait that lasts longer than the timeout, without the time in which the process was stopped,
+//    throws Error naming operation, peers, sequence number, bytes and place().
 //    A rank that fails wakes its peers (abort), and their waits throw an Error naming it (thread
 //    ranks: and its last call).
 //  - A communicator whose wait has thrown stays failed: every later call of the rank throws again.

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "framework/base/error.h"
+#include "framework/comm/patience.h"
 
 namespace trireme {
 
@@ -21,6 +22,8 @@ constexpr int kNoticeTag = 0;
 
 // Rounds of a wait until it sleeps, and between looks at peers from then on.
 constexpr int kAsleep = 200, kLooksAtPeers = 16;
+
+constexpr double kMostBetweenLooks = 2;  // seconds that count; looks come within a millisecond
 
 // First without giving the core away, then so, then asleep: a waiting rank must not burn a core
 // that a computing rank needs.
@@ -147,7 +150,7 @@ void MpiEngine::wait(const std::shared_ptr<MpiOperation>& operation) {
 
 void MpiEngine::wait_until_done(MpiOperation& operation) {
   const MpiAccess access(backend_in_flight());
-  const double begin = now();
+  Patience patience(now(), options_.clock ? Patience::kAllOfIt : kMostBetweenLooks);
   for (int idle = 0; !operation.done; ++idle) {
     if (advance_all()) {
       idle = 0;
@@ -156,7 +159,7 @@ void MpiEngine::wait_until_done(MpiOperation& operation) {
     poll_notices();
     if (idle >= kAsleep && idle % kLooksAtPeers == 0 && peer_failure_.empty())
       peer_failure_ = peers_.lost();
-    const std::string reason = obstacle(operation, now() - begin);
+    const std::string reason = obstacle(operation, patience.waited(now()));
     check(reason.empty(), reason);
     back_off(idle);
   }

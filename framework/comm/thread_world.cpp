@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "framework/base/error.h"
+#include "framework/comm/patience.h"
 
 namespace trireme {
 
@@ -194,11 +195,11 @@ void ThreadWorld::wait_until_done(int rank, ThreadOperation& operation) {
   check(std::uncaught_exceptions() <= operation.uncaught,
         text_of(operation.round->calls[index(operation.seat)], operation.axis),
         " was given up because an exception passed it");
-  const double begin = now();
+  Patience patience(now(), options_.clock ? Patience::kAllOfIt : 2 * kSlice);
   while (!operation.done) {
     const std::uint64_t seen = me.signals.load(std::memory_order_acquire);
     if (advance_all(rank, lock)) continue;
-    const double waited = now() - begin;
+    const double waited = patience.waited(now());
     const std::string reason = obstacle(operation, waited);
     check(reason.empty(), reason);
     block(rank, seen, options_.timeout_seconds - waited, lock);

@@ -33,6 +33,24 @@ void expect_ends_after_a_step(int signal) {
 TEST(Signals, TermEndsAfterTheStep) { expect_ends_after_a_step(SIGTERM); }
 TEST(Signals, InterruptEndsAfterTheStep) { expect_ends_after_a_step(SIGINT); }
 
+// Ctrl-Z, and on again later than ranks wait for each other: nobody was late.
+TEST(Signals, AStopLongerThanTheTimeoutIsNoFailure) {
+  const TinyRun run;
+  StartedProgram program(
+      run.train({"--train.steps=1000000", "--parallel.data=4", "--parallel.pipeline=2",
+                 "--parallel.timeout=4", "--train.log_every=100000"}));
+  const auto steps = [&] { return column(run.folder(), "loss").size(); };
+  ASSERT_TRUE(program.wait_until([&] { return steps() >= 2; }));
+  program.signal(SIGSTOP);
+  StartedProgram({"sleep", "5"}).end();
+  const std::size_t before = steps();
+  program.signal(SIGCONT);
+  ASSERT_TRUE(program.wait_until([&] { return steps() >= before + 3; })) << program.err_so_far();
+  program.signal(SIGTERM);
+  const ProgramEnd end = program.end();
+  EXPECT_EQ(end.code, 0) << end.err;
+}
+
 TEST(Signals, SecondOneEndsAtOnce) {
   const TinyRun run;  // one step takes minutes
   StartedProgram program(run.train({"--model.hidden=256", "--model.ffn=2048", "--batch.global=4096",
