@@ -28,7 +28,8 @@ struct KvCacheOptions {
 
 class KvCache {
  public:
-  // Pages hold nothing yet, and take memory as they are used. Throws Error when the ledger's limit would be exceeded.
+  // Pages hold nothing yet, and take memory as they are used. Throws Error when the ledger's limit
+  // would be exceeded.
   KvCache(Backend& backend, const KvCacheOptions& options);
   const KvCacheOptions& options() const { return options_; }
   const KvPages& layer(std::size_t index) const { return layers_.at(index); }
