@@ -30,9 +30,10 @@ std::string wrong(const TinyRun& tiny, const ProgramEnd& end) {
   if (end.code == 0)
     return column(tiny.folder(), "loss") == quiet_losses(tiny) ? "" : "other losses";
   if (end.code < 0 || end.code >= 128) return join("ended by ", end.code, ": ", end.err);
-  // Below what the system's loader needs, it is the one to speak.
+  // Below what the system's loader and libgomp need, they are the ones to speak.
   const bool loader = end.code == 127 && end.err.find("shared") != end.err.npos;
-  if (loader) return "";
+  const bool gomp = end.code == 1 && end.err.find("libgomp: Out of memory") != end.err.npos;
+  if (loader || gomp) return "";
   const bool said = end.err.find("trireme: ") != end.err.npos;
   return end.code == 1 && said ? "" : join("exit ", end.code, ": ", end.err);
 }
