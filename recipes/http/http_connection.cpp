@@ -22,7 +22,6 @@ constexpr double kDrainSeconds = 2;
 // Bytes that the system takes ahead of what the client has room for. (A smaller send buffer would
 // do that, too, and make each of its fillings wait for a delayed acknowledgement.)
 constexpr int kSystemKeeps = 128 << 10;
-using NotSent = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_NOTSENT_LOWAT>;
 
 class Reply final : public HttpReply {
  public:
@@ -58,7 +57,9 @@ HttpConnection::HttpConnection(asio::ip::tcp::socket socket, HttpShared& shared)
     : socket_(std::move(socket)), shared_(shared), id_(++shared.connections) {
   error_code ignored;
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
-  socket_.set_option(NotSent(kSystemKeeps), ignored);
+  // Where the system does not know it, it keeps more.
+  static_cast<void>(::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT,
+                                 &kSystemKeeps, sizeof kSystemKeeps));
   since_ = moved_ = spoken_ = shared_.now();
 }
 
