@@ -84,6 +84,8 @@ Var VocabEmbedding::forward(const Context& ctx, const Var& ids) {
   const std::int64_t first = table_.spec().shape[0] * group_.rank();
   if (table_.format() != WeightFormat::kPlain)
     ctx.backend.infer_kernels()->lookup(ids.value, table_.quantized(), first, partial);
+  else if (table_.tiled())
+    ctx.backend.infer_kernels()->tiled_lookup(ids.value, table_.value, first, partial);
   else
     ctx.backend.kernels()->embedding(ids.value, table_.value, first, partial);
   Tensor x = sum_forward(ctx, group_, partial);

@@ -68,6 +68,8 @@ void product(const Context& ctx, const Tensor& x, const Parameter& w, const Tens
              const Tensor& y) {
   if (w.format() != WeightFormat::kPlain)
     ctx.backend.infer_kernels()->linear(x, w.quantized(), bias, y);
+  else if (w.tiled())
+    ctx.backend.infer_kernels()->tiled_linear(x, w.value, bias, y);
   else if (ctx.inference)
     ctx.backend.infer_kernels()->linear(x, w.value, bias, y);
   else

@@ -4,6 +4,7 @@
 #include <span>
 #include <utility>
 
+#include "framework/backend/infer_kernels.h"
 #include "framework/base/error.h"
 
 namespace trireme {
@@ -62,6 +63,17 @@ FlatHome Unit::make_home(TiledStore* store, Range range, DType dtype, MemoryKind
   if (!store) return FlatHome::on_device(backend_, range, dtype, kind);
   return FlatHome::in_store({&backend_, options_.homes.host}, *store, options_.homes.part, 0,
                             range);
+}
+
+void Unit::tile_weights() {
+  if (!policy_.whole_weights || options_.bytes) return;
+  const auto kernels = backend_.infer_kernels();
+  for (Parameter* p : parameters_) {
+    if (p->tiled() || p->spec().quantizable == Quantizable::kNo || !kernels->tiles(p->value))
+      continue;
+    kernels->tile(p->value);
+    p->set_tiled();
+  }
 }
 
 // An undefined tensor takes the views away.

@@ -108,6 +108,11 @@ class Unit {
   void fill_initial(std::uint64_t seed, const FlatHome& master);
   void load_values(const SectionSource& source, const FlatHome& master);
 
+  // Weights that stay whole on the device, in the compute type, are put into the order in which the
+  // backend multiplies them (InferKernels::tile), where it has one. Once all values are in and
+  // nothing but forward passes follows: weights() then mean nothing to anybody else.
+  void tile_weights();
+
   const FlatHome& weights() const { return weights_; }      // compute type, or bytes
   const FlatHome& gradients() const { return gradients_; }  // empty if nothing is trained
   bool holds_bytes() const { return options_.bytes; }       // then weights() are kU8

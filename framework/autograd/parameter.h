@@ -92,13 +92,17 @@ class Parameter {
   WeightFormat format() const { return format_; }
   QuantizedMatrix quantized() const { return {quantized_shape(), value}; }
   QuantizedShape quantized_shape() const;
+  // Its value lies in the backend's own order (InferKernels::tile): a plain one that inference
+  // alone reads.
+  bool tiled() const { return tiled_; }
+  void set_tiled() { tiled_ = true; }
   // What it takes in a unit's buffer.
   std::int64_t bytes(DType compute) const;
 
  private:
   ParameterSpec spec_;
   WeightFormat format_ = WeightFormat::kPlain;
-  bool written_ = false;
+  bool written_ = false, tiled_ = false;
 };
 
 using ParameterFn = std::function<void(Parameter&)>;

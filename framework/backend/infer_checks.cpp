@@ -57,6 +57,14 @@ void blob(const char* operation, const QuantizedMatrix& w) {
         ": a quantized weight must begin at a multiple of ", kQuantAlign, " bytes");
 }
 
+void rows_of_table(const Tensor& ids, std::int64_t columns, const Tensor& out) {
+  check(ids.dtype() == DType::kI32 && is_floating(out.dtype()), "lookup: ids are ",
+        name_of(ids.dtype()), ", rows ", name_of(out.dtype()),
+        "; i32 and a floating type are needed");
+  check(out.rows() == ids.elements() && out.columns() == columns, "lookup: ", ids.elements(),
+        " ids and a table of ", columns, " columns do not give ", out.shape());
+}
+
 }  // namespace
 
 void linear(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) {
@@ -78,12 +86,11 @@ void linear(const Tensor& x, const QuantizedMatrix& w, const Tensor& bias, const
 
 void lookup(const Tensor& ids, const QuantizedMatrix& table, const Tensor& out) {
   blob("lookup", table);
-  check(ids.dtype() == DType::kI32 && is_floating(out.dtype()), "lookup: ids are ",
-        name_of(ids.dtype()), ", rows ", name_of(out.dtype()),
-        "; i32 and a floating type are needed");
-  check(out.rows() == ids.elements() && out.columns() == table.shape.columns,
-        "lookup: ", ids.elements(), " ids and a table of ", table.shape.columns,
-        " columns do not give ", out.shape());
+  rows_of_table(ids, table.shape.columns, out);
+}
+
+void tiled_lookup(const Tensor& ids, const Tensor& table, const Tensor& out) {
+  rows_of_table(ids, table.columns(), out);
 }
 
 void quantize(const Tensor& values, const QuantizedCut& cut, const QuantizedMatrix& to) {

@@ -64,7 +64,18 @@ class InferKernels {
   // y (R, N) = x (R, K) w^T (N, K) [+ bias (N)]. x, w: one compute type; y: that or the wide one.
   virtual void linear(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) = 0;
 
-  // The same with a weight of 8 or 4 bits, which stands for the values that its blob gives. A
+  // Weights that linear() and lookups alone read may lie in the order in which a backend multiplies
+  // them (*tiled*), in the same memory. Is there one for w (N, K)? tile() puts it into that order,
+  // in place and for good: only tiled_linear() and tiled_lookup() read it then, with the bits that
+  // linear() and Kernels::embedding() gave before. Error where there is none.
+  virtual bool tiles(const Tensor& w) const;
+  virtual void tile(const Tensor& w);
+  virtual void tiled_linear(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
+  // As lookup() below.
+  virtual void tiled_lookup(const Tensor& ids, const Tensor& table, std::int64_t first_row,
+                            const Tensor& out);
+
+  // linear() with a weight of 8 or 4 bits, which stands for the values that its blob gives. A
   // backend may take rows of 16-bit x in 8 bits, too: symmetric, a scale for each group of
   // kQuantGroup inputs, so that an element is off by at most the group's largest / 254.
   virtual void linear(const Tensor& x, const QuantizedMatrix& w, const Tensor& bias,
@@ -97,6 +108,7 @@ namespace infer_checks {
 void linear(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
 void linear(const Tensor& x, const QuantizedMatrix& w, const Tensor& bias, const Tensor& y);
 void lookup(const Tensor& ids, const QuantizedMatrix& table, const Tensor& out);
+void tiled_lookup(const Tensor& ids, const Tensor& table, const Tensor& out);
 void quantize(const Tensor& values, const QuantizedCut& cut, const QuantizedMatrix& to);
 void append(const PagedAttention& a, const Tensor& qkv, const KvPages& pages);
 void attention(const PagedAttention& a, const Tensor& qkv, const KvPages& pages, const Tensor& out);

@@ -99,6 +99,10 @@ class Engine {
 
   // Pages for this rank's attention layers. Not for an mlp.
   KvCacheOptions cache_options(std::int64_t pages) const;
+  // Before the passes with a cache of an engine that is forward_only: its weights go into the order
+  // in which the backend multiplies them (Unit::tile_weights). Any number of times; nothing happens
+  // in an engine that trains.
+  void begin_inference();
   // Runs rows of sequences whose earlier positions are in `cache` (this rank's), and puts theirs
   // there. Ranks of one data coordinate, at ZeRO stage 3 all of them, call it with the same rows;
   // micro-batches keep the stages of a pipeline busy at once. What it returns, one of each

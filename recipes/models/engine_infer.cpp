@@ -24,6 +24,10 @@ KvCacheOptions Engine::cache_options(std::int64_t pages) const {
   return o;
 }
 
+void Engine::begin_inference() {
+  if (options_.forward_only) stage_->tile_weights();
+}
+
 namespace {
 
 void download(Backend& backend, const Tensor& from, Logits& to) {

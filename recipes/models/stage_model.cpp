@@ -175,6 +175,10 @@ void StageModel::abandon_pass() noexcept {
   for (const auto& unit : units_) unit->abandon();
 }
 
+void StageModel::tile_weights() {
+  for (const auto& unit : units_) unit->tile_weights();
+}
+
 void StageModel::expect_present() const {
   for (TiledStore* store : stores()) store->expect_present();
 }

@@ -51,6 +51,8 @@ class StageModel {
   void end_pass();
   // Instead, after an exception in a forward pass: the next one may begin.
   void abandon_pass() noexcept;
+  // Instead of training: Unit::tile_weights() of all units, once their values are in.
+  void tile_weights();
   // Streamed weights: null if there are none.
   WeightStream* stream() const { return stream_.get(); }
   // A pass that brings and gathers its weights, and computes nothing.

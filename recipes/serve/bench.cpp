@@ -30,6 +30,7 @@ class Texts {
         pages_(static_cast<std::size_t>(each_ * t.batch)),
         batch_(t.batch) {
     std::iota(pages_.begin(), pages_.end(), 0);
+    rank_.engine.begin_inference();
   }
   void forget() { done_ = 0; }
   // `count` more tokens of every text, in one pass as far as it holds them.

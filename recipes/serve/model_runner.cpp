@@ -30,7 +30,9 @@ KvCache cache_of(const RankParts& rank, std::int64_t pages) {
 class StageWork {
  public:
   StageWork(const RankParts& rank, std::int64_t pages)
-      : rank_(rank), cache_(cache_of(rank, pages)), spare_{static_cast<std::int32_t>(pages)} {}
+      : rank_(rank), cache_(cache_of(rank, pages)), spare_{static_cast<std::int32_t>(pages)} {
+    rank_.engine.begin_inference();
+  }
 
   void run(const InferenceRows& rows) { all_ = &rank_.engine.infer(cache_, std::span(&rows, 1)); }
   void run_empty() { run({.ids = {0}, .sequences = {{0, 1, 0, spare_}}}); }

@@ -5,10 +5,11 @@
 // address order: a thread takes neighbouring rows and asks for the next ones while it multiplies.
 // In bf16 on a CPU that multiplies it, each output is one sum in a fixed order, whatever the number
 // of rows or threads: by matrix tiles (AMX, 32 outputs or more) or by
-// vectors, which the shape of W decides. In f32, and in types that are only storage, this holds for
-// up to 32 rows; more go to oneDNN in pieces of 512, 256, 128 and 64 rows, which may round the last
-// digits otherwise (own products of many rows were measured at half of its speed), the rest of them
-// not.
+// vectors, which the shape of W decides. Tiled weights (infer_tiled.cpp) lie in the order of those
+// tiles, and one row reads them as fast as memory gives them. In f32, and in types that are only
+// storage, this holds for up to 32 rows; more go to oneDNN in pieces of 512, 256, 128 and 64 rows,
+// which may round the last digits otherwise (own products of many rows were measured at half of its
+// speed), the rest of them not.
 //
 // Weights of 8 and 4 bits: 16-bit rows of x become bytes, and groups of 64 inputs are summed as
 // integers (VNNI, or AMX for many rows), exactly; the groups' sums are added in ascending order in
@@ -43,6 +44,11 @@ class CpuInferKernels final : public InferKernels {
   void linear(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) override;
   void linear(const Tensor& x, const QuantizedMatrix& w, const Tensor& bias,
               const Tensor& y) override;
+  bool tiles(const Tensor& w) const override;
+  void tile(const Tensor& w) override;
+  void tiled_linear(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) override;
+  void tiled_lookup(const Tensor& ids, const Tensor& table, std::int64_t first_row,
+                    const Tensor& out) override;
   void lookup(const Tensor& ids, const QuantizedMatrix& table, std::int64_t first_row,
               const Tensor& out) override;
   void quantize(const Tensor& values, const QuantizedCut& cut, const QuantizedMatrix& to) override;

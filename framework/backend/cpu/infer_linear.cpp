@@ -18,6 +18,7 @@ constexpr std::int64_t kOwnRows = 32;  // more of f32 are a library's work
 constexpr int kRows = 4;               // of W at a time: neighbours, so one stretch of memory
 constexpr int kColumns = vec::kLanes == 16 ? 4 : 2;  // rows of x at a time
 constexpr std::int64_t kBytesAtOnce = 256 << 10;     // of x, which stay in the second cache level
+constexpr std::int64_t kAhead = 2048;                // bytes of W
 
 // How a vector's worth of W and x meets. kStep elements of K a vector.
 struct F32Dot {
@@ -127,6 +128,13 @@ void dot_rows(const Product& p, const typename D::W* w, const typename D::X* x, 
     for (int c = 0; c < columns; ++c)
       to.store((column + c) * p.n + row, vec::load(out[c], rows) + add, rows);
   };
+  // One row of x: W in address order, asked for a little ahead, is read at the memory's rate.
+  constexpr bool kWholeLines = D::kStep * sizeof(typename D::W) >= 64;
+  for (; kWholeLines && last - first == 1 && row < end; ++row) {
+    const auto* ahead = reinterpret_cast<const char*>(w + row * p.k) + kAhead;
+    dot_tile<D, 1, 1>(p.k, w + row * p.k, x + first * p.k, p.k, ahead, out);
+    put(first, 1, 1);
+  }
   for (; row + kRows <= end; row += kRows) {
     const auto* rows = w + row * p.k;
     const auto* next =

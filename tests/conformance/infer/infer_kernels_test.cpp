@@ -124,6 +124,45 @@ TEST_P(InferKernelsTest, ARowOfALinearDependsNeitherOnOtherRowsNorOnThreads) {
   }
 }
 
+// What tile() does to a weight changes no bit of what is read from it.
+TEST_P(InferKernelsTest, TiledWeightsGiveTheSameBits) {
+  const auto b = backend();
+  if (!b) GTEST_SKIP() << "no cpu backend in this build";
+  const auto kernels = b->infer_kernels();
+  if (!kernels->tiles(random(*b, {32, 64}, "w", compute()))) {
+    EXPECT_THROW(kernels->tile(random(*b, {32, 64}, "w", compute())), Error);
+    if (b->name() == "cpu" && compute() == DType::kBF16) GTEST_SKIP() << "no matrix tiles here";
+    return;
+  }
+  for (const auto& [n, k] : {std::array{16, 32}, {24, 64}, {32, 48}})
+    EXPECT_EQ(kernels->tiles(random(*b, {n, k}, "w", compute())), n % 16 == 0 && k % 32 == 0);
+  for (const auto& [n, k] : {std::array{32, 32}, {48, 96}, {1040, 160}}) {
+    const Tensor w = random(*b, {n, k}, "w", compute()), tiled = random(*b, {n, k}, "w", compute());
+    kernels->tile(tiled);
+    const Tensor bias = random(*b, {n}, "bias", compute());
+    for (const std::int64_t m : {1, 2, 15, 16, 17, 31, 32, 33, 255, 300})
+      for (const DType out : {compute(), accumulation_type(compute())}) {
+        const Tensor x = random(*b, {m, k}, "x", compute());
+        const Tensor add = m % 2 ? bias : Tensor();
+        const Tensor expected = b->allocate({m, n}, out, MemoryKind::kActivations),
+                     got = b->allocate({m, n}, out, MemoryKind::kActivations);
+        kernels->linear(x, w, add, expected);
+        kernels->tiled_linear(x, tiled, add, got);
+        ASSERT_EQ(download_doubles(*b, got), download_doubles(*b, expected))
+            << m << " rows, W (" << n << ", " << k << "), " << name_of(out);
+      }
+    const Tensor ids = b->allocate({6}, DType::kI32, MemoryKind::kActivations);
+    upload_ids(*b, std::vector<std::int32_t>{7, 100, 6, 116, n + 99, n + 100}, ids);
+    for (const DType out : {compute(), accumulation_type(compute())}) {
+      const Tensor rows = b->allocate({6, k}, out, MemoryKind::kActivations),
+                   expected = b->allocate({6, k}, out, MemoryKind::kActivations);
+      kernels->tiled_lookup(ids, tiled, 100, rows);
+      b->kernels()->embedding(ids, w, 100, expected);
+      EXPECT_EQ(download_doubles(*b, rows), download_doubles(*b, expected));
+    }
+  }
+}
+
 // A few sequences of one layer, with a cache that is filled chunk by chunk.
 struct Layer {
   std::int64_t heads, kv_heads, head_dim, window;
