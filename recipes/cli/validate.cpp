@@ -68,7 +68,7 @@ class Checker {
     auto tensor = r_.parallel.tensor;
     expect(m.heads % tensor == 0, {"parallel.tensor", "model.heads"}, "parallel.tensor = ", tensor,
            ": ", m.heads, " attention heads cannot be split over ", tensor, " tensor ranks; use ",
-           listed(divisors(m.heads)));
+           listed(legal_tensor()));
     expect(m.heads % m.kv_heads == 0, {"model.kv_heads", "model.heads"},
            "model.kv_heads = ", m.kv_heads, " does not divide model.heads = ", m.heads, "; use ",
            listed(divisors(m.heads)));
@@ -111,9 +111,10 @@ class Checker {
 
   std::vector<std::int64_t> legal_tensor() const {
     std::vector<std::int64_t> legal;
-    auto kv = r_.model.kv_heads;
-    for (auto tensor : divisors(r_.model.heads))
-      if (kv % tensor == 0 || tensor % kv == 0) legal.push_back(tensor);
+    const auto kv = r_.model.kv_heads;
+    for (const auto tensor : divisors(r_.model.heads))
+      if ((kv % tensor == 0 || tensor % kv == 0) && r_.model.ffn % tensor == 0)
+        legal.push_back(tensor);
     return legal;
   }
 
@@ -140,9 +141,11 @@ class Checker {
 
   void columns() {
     auto ffn = r_.model.ffn, tensor = r_.parallel.tensor;
+    const bool given = !r_.model.from.empty();  // a folder's model is as it is
     expect(ffn % tensor == 0, {"model.ffn", "parallel.tensor", "model.hidden"}, "model.ffn = ", ffn,
-           " columns cannot be split over parallel.tensor = ", tensor,
-           " ranks; use model.ffn = ", multiples_near(ffn, tensor));
+           " columns cannot be split over parallel.tensor = ", tensor, " ranks; use ",
+           given ? "parallel.tensor = " + listed(legal_tensor())
+                 : "model.ffn = " + multiples_near(ffn, tensor));
   }
 
   void pipeline() {
