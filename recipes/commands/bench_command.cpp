@@ -134,6 +134,8 @@ int bench_command(Process& process, const CommandLine& line) {
             told.bytes = of.inference.weights == "full"
                              ? told.parameters * size_of(model.engine.options().stage.compute)
                              : model.engine.weight_bytes() * (told.ranks / of.parallel.data);
+            told.parts =
+                of.parallel.data * (model.engine.stage().stream() ? 1 : of.parallel.pipeline);
             told.kv = std::string(name_of(kv_type(model.engine.options().stage.compute)));
           }
           for (const BenchTest& test : wanted.tests) {

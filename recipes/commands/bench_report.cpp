@@ -1,5 +1,6 @@
 #include "recipes/commands/bench_report.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <utility>
@@ -112,10 +113,11 @@ std::string markdown(const BenchedModel& m, const std::vector<BenchResult>& resu
   text += join("\nmemory reads ", fixed(m.read / 1e9, 1), " GB/s");
   for (const BenchResult& r : results) {
     if (r.test.generate > 0 && r.test.depth == 0)
-      text += join("; weights in ", r.test.name(), ": ",
-                   percent_text(mean_of(r.rates()) / static_cast<double>(r.test.batch) *
-                                static_cast<double>(m.bytes) / m.read),
-                   " of that");
+      text += join(
+          "; weights in ", r.test.name(), ": ",
+          percent_text(mean_of(r.rates()) / static_cast<double>(r.test.batch) *
+                       static_cast<double>(std::min(m.parts, r.test.batch) * m.bytes) / m.read),
+          " of that");
     if (r.test.prompt > 0)
       text += join("; first token of ", r.test.name(), " after ",
                    fixed(mean_of(r.seconds) * 1e3, 1), " ms");

@@ -24,7 +24,8 @@ struct BenchedModel {
   std::string cpu;                        // of the machine
   std::int64_t parameters = 0, bytes = 0;
   std::int64_t threads = 0, ranks = 0;
-  double read = 0;  // bytes a second of host memory, measured beside
+  std::int64_t parts = 1;  // texts that are in passes of their own: stages times replicas
+  double read = 0;         // bytes a second of host memory, measured beside
 };
 
 double mean_of(const std::vector<double>& values);

@@ -20,48 +20,64 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Some texts in a cache of their own.
+// Texts of a test: dealt out to replicas, and there to as many passes as may be in flight, each of
+// which goes on when the one before it has answered.
 class Texts {
  public:
-  Texts(const RankParts& rank, const BenchTest& t)
-      : rank_(rank),
-        each_(pages_for(t.depth + t.prompt + t.generate)),
-        cache_(rank.backend, rank.engine.cache_options(each_ * t.batch)),
-        pages_(static_cast<std::size_t>(each_ * t.batch)),
-        batch_(t.batch) {
+  Texts(ModelRunner& runner, const BenchTest& t)
+      : runner_(runner), replicas_(runner.replicas()), each_(pages_each(t)), batch_(t.batch) {
+    const std::int64_t here = (batch_ + replicas_ - 1) / replicas_;  // of the fullest replica
+    groups_ = std::min<std::int64_t>(runner.stages(), here);
+    pages_.resize(static_cast<std::size_t>(here * each_));
     std::iota(pages_.begin(), pages_.end(), 0);
-    rank_.engine.begin_inference();
+  }
+  static std::int64_t pages_each(const BenchTest& t) {
+    return pages_for(t.depth + t.prompt + t.generate);
   }
   void forget() { done_ = 0; }
-  // `count` more tokens of every text, in one pass as far as it holds them.
+  // `count` more tokens of every text, the next of which may be in flight when it returns.
   void go_on(std::int64_t count) {
+    const std::int64_t texts = (batch_ + replicas_ * groups_ - 1) / (replicas_ * groups_),
+                       at_once = std::max<std::int64_t>(1, kRowsAtOnce / texts),
+                       wave = (count + runner_.stages() - 1) / runner_.stages();
     for (const std::int64_t end = done_ + count; done_ < end;) {
-      const std::int64_t rows =
-          std::min(end - done_, std::max<std::int64_t>(1, kRowsAtOnce / batch_));
-      InferenceRows pass;
-      for (std::int64_t i = 0; i < batch_; ++i) {
-        const auto first = std::ssize(pass.ids);
-        pass.sequences.push_back(
-            {first, rows, done_,
-             std::span<const std::int32_t>(pages_).subspan(static_cast<std::size_t>(i * each_),
-                                                           static_cast<std::size_t>(each_))});
-        for (std::int64_t r = 0; r < rows; ++r) pass.ids.push_back(id(done_ + r + i));
-        if (done_ + rows == end) pass.logit_rows.push_back(first + rows - 1);
-      }
-      rank_.engine.infer(cache_, std::span(&pass, 1));
+      const std::int64_t rows = std::min({end - done_, at_once, wave});
+      for (std::int64_t group = 0; group < groups_; ++group) pass(group, rows, done_ + rows == end);
       done_ += rows;
     }
   }
+  void settle() {
+    for (; flying_ > 0; --flying_) runner_.finish();
+  }
 
  private:
-  std::int32_t id(std::int64_t position) const {
-    return static_cast<std::int32_t>(position * 7919 % rank_.engine.options().model.vocab);
+  // Chunks of a prompt need not wait for each other; tokens wait for their text's last one.
+  void pass(std::int64_t group, std::int64_t rows, bool wanted) {
+    const std::int64_t most = wanted && rows == 1 ? groups_ : runner_.stages();
+    for (; flying_ >= most; --flying_) runner_.finish();
+    std::vector<InferenceRows> passes(static_cast<std::size_t>(replicas_));
+    for (std::int64_t i = 0; i < batch_; ++i) {
+      const std::int64_t here = i / replicas_;
+      if (here % groups_ == group)
+        add(passes[static_cast<std::size_t>(i % replicas_)], i, here * each_, rows, wanted);
+    }
+    runner_.start(passes);
+    ++flying_;
   }
-  const RankParts& rank_;
-  std::int64_t each_;
-  KvCache cache_;
+  void add(InferenceRows& to, std::int64_t text, std::int64_t page, std::int64_t rows,
+           bool wanted) const {
+    const auto first = std::ssize(to.ids);
+    to.sequences.push_back({first, rows, done_,
+                            std::span<const std::int32_t>(pages_).subspan(
+                                static_cast<std::size_t>(page), static_cast<std::size_t>(each_))});
+    for (std::int64_t r = 0; r < rows; ++r)
+      to.ids.push_back(static_cast<std::int32_t>((done_ + r + text) * 7919 % runner_.vocab()));
+    if (wanted) to.logit_rows.push_back(first + rows - 1);
+  }
+
+  ModelRunner& runner_;
+  std::int64_t replicas_, groups_ = 1, each_, batch_, done_ = 0, flying_ = 0;
   std::vector<std::int32_t> pages_;
-  std::int64_t batch_, done_ = 0;
 };
 
 }  // namespace
@@ -74,16 +90,23 @@ std::string BenchTest::name() const {
 }
 
 std::vector<double> bench(const RankParts& rank, const BenchTest& test, int repeats) {
-  Texts texts(rank, test);
+  const int replicas = rank.mesh.shape().data;
+  const std::int64_t pages = Texts::pages_each(test) * ((test.batch + replicas - 1) / replicas);
   std::vector<double> seconds;
+  if (rank.mesh.world().rank() > 0) {
+    follow_passes(rank, pages);
+    return seconds;
+  }
+  const std::unique_ptr<ModelRunner> runner = lead_passes(rank, pages, pages * kPageTokens);
+  Texts texts(*runner, test);
   for (int i = 0; i <= repeats; ++i) {
     texts.forget();
     if (test.depth > 0) texts.go_on(test.depth);
-    rank.mesh.world().barrier();
+    texts.settle();
     const double begin = now();
     if (test.prompt > 0) texts.go_on(test.prompt);
     for (std::int64_t t = 0; t < test.generate; ++t) texts.go_on(1);
-    rank.mesh.world().barrier();
+    texts.settle();
     if (i > 0) seconds.push_back(now() - begin);
   }
   return seconds;

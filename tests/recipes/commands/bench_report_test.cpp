@@ -64,6 +64,15 @@ TEST(BenchReport, LinesCommasAndATable) {
   EXPECT_NE(table.find("| pp100 | 150.00 ± 70.71 |\n"), std::string::npos) << table;
   EXPECT_NE(table.find("| tg10 x 4 @ d7 | 20.00 ± 0.00 |\n"), std::string::npos) << table;
   EXPECT_NE(table.find("first token of pp100 after 750.0 ms"), std::string::npos) << table;
+  // Texts in passes of their own have the weights read for each of them.
+  BenchedModel stages = kModel;
+  stages.parts = 3;
+  const std::vector<BenchResult> four{{{.generate = 10, .batch = 4}, {1}, ""}};
+  EXPECT_NE(bench_report("md", kModel, four).find("weights in tg10 x 4: 3% of that"),
+            std::string::npos);
+  EXPECT_NE(bench_report("md", stages, four).find("weights in tg10 x 4: 9% of that"),
+            std::string::npos)
+      << bench_report("md", stages, four);
 }
 
 }  // namespace

@@ -18,15 +18,43 @@ TEST(Bench, ARunOnEveryRank) {
   ModelOptions model = parity::tiny_llama(2);
   model.sequence = 64;
   const parity::Task task{.model = model, .compute = DType::kF32};
-  parity::run_layout(task, {.mesh = {.pipeline = 2, .tensor = 2}}, [&](parity::Rank& rank) {
-    const RankParts parts{rank.engine, rank.mesh, rank.backend};
-    for (const BenchTest& t : {BenchTest{.prompt = 20}, BenchTest{.generate = 4, .batch = 3},
-                               BenchTest{.generate = 2, .batch = 2, .depth = 17}}) {
-      const std::vector<double> seconds = bench(parts, t, 2);
-      ASSERT_EQ(seconds.size(), 2u);
-      EXPECT_GT(seconds[0], 0);
-    }
-  });
+  for (const parity::Layout& layout : {parity::Layout{.mesh = {.pipeline = 2, .tensor = 2}},
+                                       parity::Layout{.mesh = {.data = 2, .pipeline = 2}},
+                                       parity::Layout{.mesh = {.data = 2}, .zero_stage = 3}})
+    parity::run_layout(task, layout, [&](parity::Rank& rank) {
+      const RankParts parts{rank.engine, rank.mesh, rank.backend};
+      for (const BenchTest& t :
+           {BenchTest{.prompt = 1}, BenchTest{.prompt = 20}, BenchTest{.generate = 4, .batch = 7},
+            BenchTest{.generate = 3}, BenchTest{.generate = 2, .batch = 2, .depth = 17}}) {
+        const std::vector<double> seconds = bench(parts, t, 2);
+        ASSERT_EQ(seconds.size(), rank.first() ? 2u : 0u);
+        EXPECT_TRUE(seconds.empty() || seconds[0] > 0);
+      }
+    });
+}
+
+// Two groups of texts are in flight; of four texts a replica has two, one a group.
+TEST(Bench, ReplicasAndStagesShareTheTexts) {
+  ModelOptions model = parity::tiny_llama(2);
+  model.sequence = 64;
+  const parity::Task task{.model = model, .compute = DType::kF32};
+  const auto sent = [&](const MeshShape& mesh, std::int64_t batch) {
+    std::int64_t bytes = 0;
+    parity::run_layout(task, {.mesh = mesh}, [&](parity::Rank& rank) {
+      rank.mesh.world().reset_traffic();
+      bench({rank.engine, rank.mesh, rank.backend}, {.generate = 4, .batch = batch}, 1);
+      if (rank.first()) {
+        const auto all = rank.mesh.world().traffic();
+        for (const auto& [name, entry] : all)
+          if (name == "pipeline/send") bytes = entry.bytes;
+      }
+    });
+    return bytes;
+  };
+  // A run warms up, one counts: 2 runs x 4 tokens x 2 groups.
+  const std::int64_t passes = 2 * 4 * 2, row = model.hidden * 4;
+  EXPECT_EQ(sent({.pipeline = 2}, 4) - sent({.data = 2, .pipeline = 2}, 4), passes * row);
+  EXPECT_LT(sent({.data = 2, .pipeline = 2}, 1), sent({.data = 2, .pipeline = 2}, 4) * 2 / 3);
 }
 
 TEST(Bench, MemoryIsRead) { EXPECT_GT(read_rate(1 << 22, 2), 1e6); }
