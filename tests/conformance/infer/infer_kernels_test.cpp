@@ -98,6 +98,35 @@ TEST_P(InferKernelsTest, LinearIsAPlainSum) {
   }
 }
 
+// Inputs up to two tiles and a bit, outputs around a band of two tiles, rows around one and two
+// groups of a tile: each tail of the products that pad, band and group.
+TEST_P(InferKernelsTest, TailsOfLinearsArePlainSums) {
+  const auto b = backend();
+  if (!b) GTEST_SKIP() << "no cpu backend in this build";
+  const bool loops = b->name() != "cpu";  // no tails in it
+  constexpr std::int64_t kMost = 33;
+  for (std::int64_t k = 1; k <= 70; k += loops ? 23 : 1)
+    for (const std::int64_t n : {1, 31, 32, 45}) {
+      const Tensor x = random(*b, {kMost, k}, "x", compute()),
+                   w = random(*b, {n, k}, "w", compute());
+      const auto xs = download_doubles(*b, x), ws = download_doubles(*b, w);
+      std::vector<double> expected;
+      for (std::int64_t r = 0; r < kMost; ++r)
+        for (std::int64_t c = 0; c < n; ++c)
+          expected.push_back(std::inner_product(xs.begin() + r * k, xs.begin() + (r + 1) * k,
+                                                ws.begin() + c * k, 0.0));
+      for (const std::int64_t m : {1, 2, 15, 16, 17, 33}) {
+        SCOPED_TRACE("M " + std::to_string(m) + ", N " + std::to_string(n) + ", K " +
+                     std::to_string(k));
+        const Tensor y =
+            b->allocate({m, n}, accumulation_type(compute()), MemoryKind::kActivations);
+        b->infer_kernels()->linear(x.sliced_rows(0, m), w, {}, y);
+        expect_near(download_doubles(*b, y), {expected.begin(), expected.begin() + m * n});
+        if (HasFatalFailure()) return;
+      }
+    }
+}
+
 // By tiles, by vectors, and both with their tails. Types that a library multiplies: up to 32 rows.
 TEST_P(InferKernelsTest, ARowOfALinearDependsNeitherOnOtherRowsNorOnThreads) {
   const auto b = backend(), alone = backend(1);

@@ -203,15 +203,12 @@ TEST_P(QuantizedKernels, BytesAreThoseOfTheHost) {
 TEST_P(QuantizedKernels, LinearIsAPlainSumOfTheValues) {
   const auto b = backend();
   if (!b) GTEST_SKIP() << "no cpu backend in this build";
+  std::vector<std::array<int, 3>> sizes{{1, 5, 7},     {2, 16, 64}, {3, 64, 128}, {17, 72, 96},
+                                        {70, 40, 192}, {2, 1, 1},   {5, 33, 65},  {4, 31, 63}};
+  for (int k = 1; k <= 70; ++k)  // every tail of a group, by one way to multiply or another
+    sizes.push_back({k % 3 == 0 ? 1 : k % 3 == 1 ? 9 : 33, 1 + 7 * k % 48, k});
   for (const WeightFormat format : kFormats)
-    for (const auto& [m, n, k] : {std::array{1, 5, 7},
-                                  {2, 16, 64},
-                                  {3, 64, 128},
-                                  {17, 72, 96},
-                                  {5, 33, 65},
-                                  {70, 40, 192},
-                                  {2, 1, 1},
-                                  {4, 31, 63}}) {
+    for (const auto& [m, n, k] : sizes) {
       const std::vector<float> xs = normals(m * k, "x");
       const Tensor x = upload(*b, {m, k}, xs, compute());
       const QuantizedMatrix w = quantized(*b, format, n, k, normals(n * k, "w"));

@@ -19,13 +19,14 @@ class ChatBytes final : public Tokenizer {
  public:
   ChatBytes() {
     settings_.eos = 0;
-    settings_.chat_templates = {
-        {"default",
-         "{% for m in messages %}{% if m.role == 'system' and loop.index0 > 0 %}"
-         "{{ raise_exception('the system speaks first') }}{% endif %}"
-         "<{{ m.role }}>{{ m.content }}\n{% endfor %}"
-         "{% if add_generation_prompt %}<assistant>{% endif %}"}};
+    converse(
+        "{% for m in messages %}{% if m.role == 'system' and loop.index0 > 0 %}"
+        "{{ raise_exception('the system speaks first') }}{% endif %}"
+        "<{{ m.role }}>{{ m.content }}\n{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}");
   }
+  // By another template, from the next start on.
+  void converse(std::string by) { settings_.chat_templates = {{"default", std::move(by)}}; }
   std::string name() const override { return "chat-bytes"; }
   std::int64_t vocabulary() const override { return bytes_->vocabulary(); }
   std::unique_ptr<Encoder> encoder() const override { return bytes_->encoder(); }

@@ -11,6 +11,11 @@ constexpr const char* kEndless =
 TEST_F(ApiTest, WhoLeavesFreesTheSlot) {
   start({.engine = {.sequences = 1}});
   load();
+  const auto events_of = [](const std::string& got) {
+    std::size_t count = 0;
+    for (std::size_t at = 0; (at = got.find("data: ", at)) != std::string::npos; ++at) ++count;
+    return count;
+  };
   for (int round = 0; round < 5; ++round) {
     Client reading(port_), waiting(port_);
     close_gate();
@@ -19,12 +24,14 @@ TEST_F(ApiTest, WhoLeavesFreesTheSlot) {
     ASSERT_TRUE(waiting.until("\r\n\r\n"));
     if (round % 2 == 0) {
       open_gate();
-      ASSERT_TRUE(reading.until("data: "));
+      ASSERT_TRUE(reading.until([&](const std::string& got) { return events_of(got) >= 2; }));
     }
     reading.close();
     waiting.close();
     open_gate();
-    EXPECT_EQ(complete(R"({"prompt": "a>", "temperature": 0})").status, 200);
+    const Answer next = complete(R"({"prompt": "a>", "temperature": 0})");
+    EXPECT_EQ(next.status, 200);
+    EXPECT_NE(next.body.find("\"text\": \"hello\""), std::string::npos) << next.body;
   }
   eventually([&] { return metric("vllm:num_requests_running{model_name=\"stub\"}") == 0; },
              "nothing runs");
@@ -92,6 +99,39 @@ TEST_F(ApiTest, AFullQueueIsSaid) {
   open_gate();
   for (const auto& other : others) EXPECT_EQ(other->answer().value_or(Answer{}).status, 200);
   EXPECT_EQ(full().status, 200);
+}
+
+// Row 41, its own numbers: ten at once on a queue of two, in one shape on both routes.
+TEST_F(ApiTest, TenAtOnceOnAQueueOfTwo) {
+  start({.engine = {.sequences = 1, .queue = 2}});
+  load();
+  close_gate();
+  std::atomic<int> refused{0}, answered{0};
+  std::vector<std::thread> all;
+  for (int i = 0; i < 10; ++i)
+    all.emplace_back([&, i] {
+      const Answer answer = i % 2 == 0
+                                ? complete(R"({"prompt": "a>", "temperature": 0})")
+                                : chat(R"({"messages": [{"role": "user", "content": "a>"}], )"
+                                       R"("temperature": 0})");
+      if (answer.status == 200) {
+        EXPECT_NE(answer.body.find("\"hello\""), std::string::npos) << answer.body;
+        ++answered;
+        return;
+      }
+      EXPECT_EQ(answer.status, 429) << answer.body;
+      EXPECT_NE(answer.head.find("Retry-After: "), std::string::npos);
+      const Json told = json(answer);
+      const Json& error = told.at("error", "");
+      EXPECT_EQ(error.at("type", "").text(""), "rate_limit_error");
+      EXPECT_TRUE(error.find("message") && error.find("param") && error.find("code"));
+      ++refused;
+    });
+  eventually([&] { return refused >= 7; }, "those that have no place hear so at once");
+  open_gate();
+  for (std::thread& one : all) one.join();
+  EXPECT_LE(refused, 8);  // 7 if the first one was admitted before the fourth came
+  EXPECT_EQ(answered, 10 - refused);
 }
 
 // Row 20: that request ends with an error, the others go on.

@@ -122,24 +122,29 @@ TEST_F(ApiTest, PromptsAndMessagesAreChecked) {
   EXPECT_EQ(chat("{\"model\": \"other\", \"messages\": [" + one + "]}").status, 404);
 }
 
-// Row 15: both numbers, and the next one is answered.
+// Rows 15 and 16: both numbers, and the next one is answered.
 TEST_F(ApiTest, TooLongIsSaid) {
   start({.context = 64});
   load();
   const std::string full(64, 'a');
-  for (const std::string& body :
-       std::vector<std::string>{"{\"prompt\": \"" + full + "a\", \"max_tokens\": 0}",
-                                "{\"prompt\": \"" + full + "\", \"max_tokens\": 1}",
-                                std::string(R"({"prompt": "a", "max_tokens": 2147483647})")}) {
+  const std::pair<std::string, std::string> cases[] = {
+      {"{\"prompt\": \"" + full + "a\", \"max_tokens\": 0}", "you requested 65 tokens"},
+      {"{\"prompt\": \"" + full + "\", \"max_tokens\": 1}", "you requested 65 tokens"},
+      {R"({"prompt": "a", "max_tokens": 2147483647})", "you requested 2147483648 tokens"}};
+  for (const auto& [body, wanted] : cases) {
     const Answer answer = complete(body);
     EXPECT_EQ(answer.status, 400);
     const Json error = json(answer).at("error", "");
     EXPECT_EQ(error.at("code", "").text(""), "context_length_exceeded");
     EXPECT_NE(answer.body.find("maximum context length is 64 tokens"), std::string::npos);
+    EXPECT_NE(answer.body.find(wanted), std::string::npos) << answer.body;
   }
   const Answer talk = chat("{\"messages\": [{\"role\": \"user\", \"content\": \"" + full + "\"}]}");
   EXPECT_EQ(json(talk).at("error", "").at("code", "").text(""), "context_length_exceeded");
   EXPECT_EQ(complete(R"({"prompt": "a>", "max_tokens": 62})").status, 200);
+  const Answer none = complete("{\"prompt\": \"" + full + "\", \"max_tokens\": 0}");
+  EXPECT_EQ(none.status, 200);
+  EXPECT_NE(none.body.find("\"text\": \"\""), std::string::npos) << none.body;
 }
 
 // Row R27.

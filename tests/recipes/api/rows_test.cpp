@@ -28,14 +28,22 @@ TEST_F(ApiTest, TheStartTokenStandsOnce) {
 
 // Row 26: what a template raises, Gemma's rule among it, is the client's mistake.
 TEST_F(ApiTest, ATemplateThatRaisesIsABadRequest) {
+  tokenizer_.converse(
+      "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+      "{{ raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}"
+      "{% endif %}<{{ m.role }}>{{ m.content }}\n{% endfor %}<model>");
   start();
   load();
+  const std::string one = R"({"role": "user", "content": "a"})";
+  const Answer twice = chat("{\"messages\": [" + one + ", " + one + "]}");
+  EXPECT_EQ(twice.status, 400);
+  EXPECT_EQ(json(twice).at("error", "").at("param", "").text(""), "messages");
+  EXPECT_NE(twice.body.find("Conversation roles must alternate user/assistant/user/assistant/..."),
+            std::string::npos)
+      << twice.body;
+  EXPECT_EQ(chat("{\"max_tokens\": 1, \"messages\": [" + one + "]}").status, 200);
   const Answer empty = chat(R"({"messages": []})");
   EXPECT_EQ(empty.status, 400);
-  const Answer raised = chat(
-      R"({"messages": [{"role": "user", "content": "a"}, {"role": "system", "content": "b"}]})");
-  EXPECT_EQ(raised.status, 400);
-  EXPECT_EQ(json(raised).at("error", "").at("param", "").text(""), "messages");
 }
 
 // Row 27: the logarithms of what was masked are numbers.
@@ -54,6 +62,15 @@ TEST_F(ApiTest, LogprobsOfWhatIsMaskedAreNumbers) {
     const Json& logprobs = choice(whole).at("logprobs", "");
     for (const Json& value : logprobs.at("token_logprobs", "").array(""))
       EXPECT_GE(value.number(""), -9999);
+    const Answer talk = chat(R"({"messages": [{"role": "user", "content": "a"}], "max_tokens": 2, )"
+                             R"("logprobs": true, "top_logprobs": 20, )" +
+                             std::string(mask) + "}");
+    const Json said = json(talk);
+    for (const Json& token : choice(said).at("logprobs", "").at("content", "").array("")) {
+      ASSERT_EQ(token.at("top_logprobs", "").array("").size(), 20u);
+      for (const Json& top : token.at("top_logprobs", "").array(""))
+        EXPECT_GE(top.at("logprob", "").number(""), -9999);
+    }
   }
 }
 

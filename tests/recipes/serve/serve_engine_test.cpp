@@ -148,6 +148,14 @@ TEST_F(ServeEngineTest, FullPagesOfAPrefixAreFound) {
   Ids changed = prompt_of(100, 100);
   changed[0] ^= 1;
   EXPECT_EQ(alone(greedy(changed, 1)).cached, 0);
+  // Twice in the same pass: nobody reads pages that are not filled yet.
+  Listener first, second;
+  const Ids twice = prompt_of(7, 50);
+  engine_->submit(greedy(twice, 20), first.sink());
+  engine_->submit(greedy(twice, 20), second.sink());
+  run_all();
+  EXPECT_EQ(first.answers[0].ids, continued(twice, 20));
+  EXPECT_EQ(second.answers[0].ids, continued(twice, 20));
 }
 
 // Row 12.

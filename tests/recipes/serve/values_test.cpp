@@ -74,9 +74,11 @@ void expect_same(const Told& got, const Told& alone, const std::string& what) {
 }
 
 // Row 10: alone, and among seven others that join at different passes; in chunks, with little room.
+// Row 9: a prompt of one id comes last, where others' keys and values lie already.
 TEST(ServedValues, AreThoseOfTheRequestAlone) {
   std::vector<Ids> prompts;
   for (std::int32_t i = 0; i < 8; ++i) prompts.push_back(prompt_of(i));
+  prompts.push_back({5});
   for (const bool cpu : {false, true}) {
     parity::Task task{.model = model(), .compute = DType::kF32};
     if (cpu) {
