@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "recipes/api/fields.h"
+#include "recipes/api/habits.h"
 
 namespace trireme {
 
@@ -71,7 +72,8 @@ void read_stream(Fields& fields, ApiRequest& request) {
                    "invalid_value");
   Fields options(*value, "stream_options.");
   request.include_usage = options.flag("include_usage");
-  options.only("include_obfuscation", false);
+  options.only("include_obfuscation", {false});
+  options.only("continuous_usage_stats", {false});
   options.end();
 }
 
@@ -91,7 +93,9 @@ GenerationRequest read_common(Fields& fields, ApiRequest& request, const ServedM
   g.skip_special = fields.maybe_flag("skip_special_tokens").value_or(true);
   request.choices = static_cast<int>(fields.integer("n", 1, limits.choices).value_or(1));
   g.choices = request.choices;
-  fields.text("user");
+  for (const std::string& name : label_fields()) fields.text(name);
+  fields.labels("metadata", kMetadataPairs, kMetadataBytes);
+  for (const HabitField& field : habit_fields(request.chat)) fields.only(field.name, field.legal);
   return g;
 }
 
@@ -176,9 +180,8 @@ Json message_of(const Json& value, const std::string& path) {
   if (!content) message.refuse("content", "a string, or an array of text parts, is expected");
   Json::Object plain{{"role", *role}, {"content", joined_content(*content, path)}};
   if (const auto name = message.text("name")) plain.emplace_back("name", *name);
-  for (const char* none : {"refusal", "audio", "tool_calls", "function_call"})
-    message.only(none, Json());
-  message.only("annotations", Json::Array());
+  for (const char* none : {"refusal", "audio", "function_call"}) message.only(none, {});
+  for (const char* none : {"annotations", "tool_calls"}) message.only(none, {Json::Array()});
   message.end();
   return plain;
 }
@@ -246,7 +249,6 @@ ApiRequest read_completion(const Json& body, const ServedModel& model, const Api
   const auto max_tokens = fields.integer("max_tokens", 0, kMost).value_or(16);
   const bool start = fields.maybe_flag("add_special_tokens").value_or(true);
   fields.integer("best_of", request.choices, request.choices);
-  fields.only("suffix", Json());
   auto prompts = prompts_of(fields, start, model,
                             static_cast<std::size_t>(limits.choices / request.choices), encoder);
   fields.end();
@@ -274,11 +276,6 @@ ApiRequest read_chat(const Json& body, const ServedModel& model, const ApiLimits
   g.sampling.logprobs = request.logprobs;
   auto max_tokens = fields.integer("max_tokens", 1, kMost);
   if (const auto newer = fields.integer("max_completion_tokens", 1, kMost)) max_tokens = newer;
-  fields.only("response_format", Json::Object{{"type", "text"}});
-  fields.only("tools", Json::Array());
-  fields.only("tool_choice", "none");
-  fields.only("store", false);
-  fields.only("modalities", Json::Array{"text"});
   const bool goes_on = fields.flag("continue_final_message");
   if (goes_on == fields.maybe_flag("add_generation_prompt").value_or(!goes_on))
     fields.refuse("add_generation_prompt", "the contrary of continue_final_message is expected");

@@ -101,17 +101,33 @@ std::vector<std::int32_t> Fields::ids(const std::string& name, std::size_t most,
   return token_ids(*value, path_ + name, vocab);
 }
 
-void Fields::only(const std::string& name, const Json& value) {
+void Fields::only(const std::string& name, const std::vector<Json>& legal) {
   const Json* found = take(name);
-  if (!found || *found == value) return;
-  throw ApiError(
-      400, join(path_, name, ": this server does not support it; leave it out", with_value(found)),
-      path_ + name, "unsupported_parameter");
+  if (!found || std::find(legal.begin(), legal.end(), *found) != legal.end()) return;
+  std::string values;
+  for (const Json& value : legal) values += (values.empty() ? "" : " or ") + to_text(value);
+  throw ApiError(400,
+                 join(path_, name, ": this server does not support it; leave it out",
+                      values.empty() ? "" : ", or give " + values, with_value(found)),
+                 path_ + name, "unsupported_parameter");
+}
+
+void Fields::labels(const std::string& name, std::size_t most, std::size_t bytes) {
+  const Json* value = take(name);
+  if (!value) return;
+  const std::string expected =
+      join("an object of at most ", most, " strings, of at most ", bytes, " bytes, is expected");
+  if (!value->is(Json::Kind::kObject)) refuse(name, expected);
+  const Json::Object& all = value->object(name);
+  const auto is_label = [&](const Json::Member& member) {
+    return member.second.is(Json::Kind::kString) && member.second.text(name).size() <= bytes;
+  };
+  if (all.size() > most || !std::all_of(all.begin(), all.end(), is_label)) refuse(name, expected);
 }
 
 void Fields::end() const {
   for (const auto& [name, value] : value_.object("the body"))
-    if (!asked_.contains(name))
+    if (!asked_.contains(name) && !value.is_null())
       throw ApiError(400, join(path_, "\"", name.substr(0, 64), "\" is no field of this request"),
                      path_ + name.substr(0, 64), "unknown_parameter");
 }

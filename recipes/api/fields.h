@@ -29,9 +29,11 @@ class Fields {
   // A string, or an array of at most `most`, each of 1 to `bytes` bytes.
   std::vector<std::string> texts(const std::string& name, std::size_t most, std::size_t bytes);
   std::vector<std::int32_t> ids(const std::string& name, std::size_t most, std::int64_t vocab);
-  // Fields that this server can only do one way: refused unless absent or that value.
-  void only(const std::string& name, const Json& value);
-  // Refuses what was not asked for.
+  // Fields that this server can only do one way: refused unless absent or one of these values.
+  void only(const std::string& name, const std::vector<Json>& legal);
+  // An object of at most `most` strings of at most `bytes` bytes; without effect.
+  void labels(const std::string& name, std::size_t most, std::size_t bytes);
+  // Refuses what was not asked for, but for nulls.
   void end() const;
 
   [[noreturn]] void refuse(const std::string& name, const std::string& expected) const;

@@ -3,6 +3,8 @@
 #include <limits>
 #include <vector>
 
+#include "recipes/api/habits.h"
+
 namespace trireme {
 
 namespace {
@@ -40,13 +42,14 @@ Json any_of(Json::Array kinds, const char* what) {
   return Object{{"anyOf", std::move(kinds)}, {"description", what}};
 }
 
-// The one value that a field may have here.
-Json only(Json value, const char* what) {
-  return Object{{"const", std::move(value)}, {"description", what}};
+// The values that a field may have here, where there are few.
+Json only(std::vector<Json> values, const std::string& what) {
+  return Object{{"enum", Json::Array(std::move(values))}, {"description", what}};
 }
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
 constexpr const char* kNotHere = "Nothing else is supported.";
+constexpr const char* kNoEffect = "Without effect.";
 
 Object common_fields(const ApiLimits& limits) {
   const auto stops = static_cast<std::int64_t>(limits.stops);
@@ -87,9 +90,22 @@ Object common_fields(const ApiLimits& limits) {
        Object{{"type", "object"},
               {"additionalProperties", false},
               {"properties", Object{{"include_usage", flag(false, "Usage in a last chunk.")},
-                                    {"include_obfuscation", only(false, kNotHere)}}},
+                                    {"include_obfuscation", only({false}, kNotHere)},
+                                    {"continuous_usage_stats", only({false}, kNotHere)}}},
               {"description", "Only with stream."}}},
-      {"user", text("Without effect.")}};
+      {"metadata", Object{{"type", "object"},
+                          {"maxProperties", static_cast<std::int64_t>(kMetadataPairs)},
+                          {"additionalProperties",
+                           Object{{"type", "string"},
+                                  {"maxLength", static_cast<std::int64_t>(kMetadataBytes)}}},
+                          {"description", kNoEffect}}}};
+}
+
+// What has no effect.
+void add_habits(Object& fields, bool chat) {
+  for (const std::string& name : label_fields()) fields.emplace_back(name, text(kNoEffect));
+  for (const HabitField& field : habit_fields(chat))
+    fields.emplace_back(field.name, only(field.legal, field.help + " " + kNotHere));
 }
 
 Json schema(Object fields, const char* required) {
@@ -113,9 +129,9 @@ Json completion(const ApiLimits& limits) {
                 {"echo", flag(false, "The prompt before the answer.")},
                 {"logprobs", integer(0, limits.logprobs, "Of so many likeliest tokens.")},
                 {"add_special_tokens", flag(true, "The model's start token before the prompt.")},
-                {"best_of", integer(1, limits.choices, "As many as n.")},
-                {"suffix", only({}, kNotHere)}};
+                {"best_of", integer(1, limits.choices, "As many as n.")}};
   for (auto& field : common_fields(limits)) fields.push_back(std::move(field));
+  add_habits(fields, false);
   return schema(std::move(fields), "prompt");
 }
 
@@ -131,13 +147,9 @@ Json chat(const ApiLimits& limits) {
       {"logprobs", flag(false, "Of the answer's tokens.")},
       {"top_logprobs", integer(0, limits.logprobs, "And of so many likeliest; with logprobs.")},
       {"continue_final_message", flag(false, "The last message is an answer that goes on.")},
-      {"add_generation_prompt", flag(true, "The contrary of continue_final_message.")},
-      {"response_format", only(Object{{"type", "text"}}, kNotHere)},
-      {"tools", only(Json::Array(), kNotHere)},
-      {"tool_choice", only("none", kNotHere)},
-      {"store", only(false, kNotHere)},
-      {"modalities", only(Json::Array{"text"}, kNotHere)}};
+      {"add_generation_prompt", flag(true, "The contrary of continue_final_message.")}};
   for (auto& field : common_fields(limits)) fields.push_back(std::move(field));
+  add_habits(fields, true);
   return schema(std::move(fields), "messages");
 }
 
@@ -183,7 +195,11 @@ Kinds kinds_of(const Json& field) {
     }
     return kinds;
   }
-  if (const Json* only = field.find("const")) return {"only", escaped(to_text(*only))};
+  if (const Json* legal = field.find("enum")) {
+    for (const Json& one : legal->array(""))
+      kinds.range += (kinds.range.empty() ? "" : ", ") + escaped(to_text(one));
+    return {"only", kinds.range};
+  }
   for (const char* key : {"minimum", "exclusiveMinimum", "maximum", "minLength", "maxLength",
                           "minItems", "maxItems", "maxProperties"})
     if (const Json* value = field.find(key)) kinds.range += join(key, " ", to_text(*value), " ");

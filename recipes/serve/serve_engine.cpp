@@ -84,7 +84,8 @@ std::uint64_t ServeEngine::submit(GenerationRequest wanted, EventSink sink) {
   if (closed_) throw RequestRefused(Kind::kClosed, "the server is shutting down");
   if (queued_ >= options_.queue)
     throw RequestRefused(Kind::kOverloaded,
-                         join("the server is overloaded: ", queued_, " requests wait already"));
+                         join("the server is overloaded: ", queued_,
+                              queued_ == 1 ? " request waits" : " requests wait", " already"));
   const std::uint64_t number = next_request_++;
   auto request = std::make_unique<Request>();
   request->number = number;

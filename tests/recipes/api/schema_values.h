@@ -138,8 +138,8 @@ inline SchemaValues objects_of(const Json& schema) {
     for (const std::string& bad : one.bad) v.bad.push_back("{\"0\":" + bad + "}");
     v.bad.push_back(R"({"x":1})");
     const std::int64_t most = schema.at("maxProperties", "").integer("");
-    v.good.push_back(object_json("1", most));
-    v.bad.push_back(object_json("1", most + 1));
+    v.good.push_back(object_json(one.good[0], most));
+    v.bad.push_back(object_json(one.good[0], most + 1));
   }
   return v;
 }
@@ -148,12 +148,15 @@ inline SchemaValues values_of(const Json& schema) {
   static const std::set<std::string> kKnown{
       "type",      "default",  "description", "minimum",       "exclusiveMinimum",
       "maximum",   "minItems", "maxItems",    "items",         "minLength",
-      "maxLength", "anyOf",    "const",       "maxProperties", "additionalProperties",
+      "maxLength", "anyOf",    "enum",        "maxProperties", "additionalProperties",
       "properties"};
   for (const auto& [key, value] : schema.object(""))
     EXPECT_TRUE(kKnown.contains(key)) << "what does " << key << " mean?";
-  if (const Json* only = schema.find("const"))
-    return {.good = {to_text(*only)}, .bad = {"\"something else\"", "7"}};
+  if (const Json* legal = schema.find("enum")) {
+    SchemaValues v{.good = {"null"}, .bad = {"\"something else\"", "7"}};
+    for (const Json& one : legal->array("")) v.good.push_back(to_text(one));
+    return v;
+  }
   if (const Json* kinds = schema.find("anyOf")) {
     SchemaValues all;
     for (const Json& kind : kinds->array("")) {
