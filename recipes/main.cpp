@@ -12,8 +12,9 @@
 #include <string_view>
 
 #include "framework/base/error.h"
-#include "recipes/cli/help.h"
+#include "recipes/commands/command_options.h"
 #include "recipes/commands/process.h"
+#include "recipes/report/printable.h"
 #include "recipes/train/last_failure.h"
 
 extern char** environ;
@@ -76,11 +77,11 @@ void wait_passively_beside_other_processes(const std::map<std::string, std::stri
 }
 
 int dispatch(Process& process, const CommandLine& line) {
+  if (!line.command.empty()) find_command(line.command);
   if (line.help || line.command.empty()) {
-    process.out << help_text(line.help_topic);
+    process.out << help_on(line.command, line.help_topic);
     return line.help ? 0 : 2;
   }
-  find_command(line.command);
   if (line.command == "train") return train_command(process, line);
   if (line.command == "tokenize") return tokenize_command(process, line);
   if (line.command == "data") return data_command(process, line);
@@ -97,11 +98,12 @@ int dispatch(Process& process, const CommandLine& line) {
   return doctor_command(process, line);
 }
 
-// In one piece, so that the sentences of several processes do not mix.
+// In one piece, so that the sentences of several processes do not mix; what they quote of a
+// stranger's file does not command the terminal.
 int told(Process& process, const std::exception& error, int code) {
   const std::string reason = reason_of(error);
   try {
-    process.err << join("trireme: ", reason, "\n") << std::flush;
+    process.err << join("trireme: ", printable(reason), "\n") << std::flush;
   } catch (const std::bad_alloc&) {  // in pieces, then
     process.err << "trireme: " << reason << "\n" << std::flush;
   }
@@ -112,7 +114,9 @@ int run(Process& process, int argc, char** argv) {
   try {
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     const std::string command = arguments.empty() ? "" : arguments[0];
-    return dispatch(process, with_data_flags(split_command_line(arguments, options_of(command))));
+    const std::vector<Option> options = options_of(command);
+    const CommandLine line = without_slips(split_command_line(arguments, options), options);
+    return dispatch(process, with_data_flags(line));
   } catch (const RepeatedFailure& error) {
     return told(process, error, 3);
   } catch (const UsageError& error) {

@@ -1,39 +1,13 @@
 #include "recipes/cli/command_line.h"
 
 #include <algorithm>
-#include <array>
 
 #include "framework/base/error.h"
 #include "recipes/cli/keys.h"
-#include "recipes/cli/nearest.h"
 #include "recipes/cli/values.h"
 
 namespace trireme {
 namespace {
-
-constexpr std::array<Command, 14> kCommands{{
-    {"train", "train [RECIPE] [--section.key=value ...]", "train a model", true},
-    {"tokenize", "tokenize TEXT TOKENS", "write the tokens of a text to an HDF5 file", true},
-    {"generate", "generate FOLDER [--prompt TEXT] [--chat]",
-     "continue texts, answer messages: one, or JSON lines", true},
-    {"evaluate", "evaluate FOLDER --data.text=FILE",
-     "perplexity of a text, right answers of a task", true},
-    {"chat", "chat FOLDER [--system TEXT]", "talk to a model in the terminal", true},
-    {"serve", "serve FOLDER [--port 8000] [--api-key-file FILE]",
-     "answer OpenAI's clients over HTTP", true},
-    {"bench-serve", "bench-serve [--base-url URL]", "measure a server under load", true},
-    {"memory", "memory RECIPE|RUN_FOLDER [--explain]", "tell a recipe's memory before it runs",
-     true},
-    {"report", "report FOLDER...", "show runs side by side and compare their losses", true},
-    {"checkpoint", "checkpoint inspect|verify|diff|export|import|merge ...",
-     "look into checkpoints, export or import one", true},
-    {"data", "data show RECIPE|info FILE", "show what a run learns, count tokens", true},
-    {"tokenizer", "tokenizer train|show ...", "make a tokenizer, or show the tokens of a text",
-     true},
-    {"bench", "bench FOLDER [--pp 512] [--tg 128]", "measure how fast a model reads and writes",
-     true},
-    {"doctor", "doctor", "look at this machine: CPU, memory, MPI, disk, versions", true},
-}};
 
 class Splitter {
  public:
@@ -112,22 +86,6 @@ class Splitter {
 };
 
 }  // namespace
-
-std::span<const Command> commands() { return kCommands; }
-
-const Command& find_command(std::string_view name) {
-  std::vector<std::string> words;
-  for (const Command& command : kCommands) {
-    words.emplace_back(command.name);
-    if (command.name != name) continue;
-    if (command.available) return command;
-    throw UsageError(
-        join("trireme ", name, " is not part of this version; trireme --help lists what is"));
-  }
-  std::string near = nearest_word(name, words);
-  throw UsageError(join("unknown subcommand \"", name, "\"",
-                        near.empty() ? "; trireme --help lists them" : "; nearest: " + near));
-}
 
 CommandLine split_command_line(const std::vector<std::string>& arguments,
                                const std::vector<Option>& options) {

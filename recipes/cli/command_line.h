@@ -13,18 +13,25 @@ namespace trireme {
 
 struct Command {
   std::string_view name, usage, help;
-  bool available = false;  // in this version
+  bool available = false;          // in this version
+  std::string_view sections = {};  // of recipe keys that it takes as flags
+  std::string_view examples = {};  // lines
+  std::string_view page = {};      // of the documentation
 };
 
 // All subcommands of the contract, in the order of --help.
 std::span<const Command> commands();
+// Null if there is none of that name.
+const Command* known_command(std::string_view name);
 // Throws UsageError: unknown (with the nearest), or not part of this version.
 const Command& find_command(std::string_view name);
 
 // An option of one subcommand that is no recipe key: --json, --prompt TEXT.
 struct Option {
-  std::string_view name;     // without dashes
-  bool takes_value = false;  // "--name value" or "--name=value"
+  std::string_view name;        // without dashes
+  bool takes_value = false;     // "--name value" or "--name=value"
+  std::string_view value = {};  // what stands for the value in help: "FILE"
+  std::string_view help = {};   // with the default in brackets
 };
 
 struct CommandLine {

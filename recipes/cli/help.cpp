@@ -54,6 +54,13 @@ std::string values_now(const Key& key) {
   return text;
 }
 
+// `text` in a column beside `flag`, or below it where that is longer.
+std::string beside(const std::string& flag, std::size_t column, const std::string& text) {
+  const std::string told = wrapped(text, column);
+  if (flag.size() + 1 > column) return flag + "\n" + told;
+  return padded(flag, column) + told.substr(column);
+}
+
 // What --help shows of a common key: the flag with its default, and beside it in a column its
 // sentence, unit and range.
 std::string brief(const Key& key) {
@@ -84,7 +91,7 @@ std::string overview() {
       "usage: trireme SUBCOMMAND [...]\n\n";
   for (const Command& command : commands())
     if (command.available)
-      text += "  " + padded(std::string(command.usage), 44) + std::string(command.help) + "\n";
+      text += beside("  " + std::string(command.usage), 46, std::string(command.help));
   text += "\nCommon keys of a recipe, with their defaults:\n\n";
   for (const Key& key : keys())
     if (key.common) text += brief(key);
@@ -115,6 +122,13 @@ std::string search(const std::string& word) {
 
 }  // namespace
 
+std::string option_help(const Option& option) {
+  constexpr std::size_t kColumn = 32;
+  const std::string dashes = option.name.size() == 1 ? "-" : "--";
+  std::string flag = join("  ", dashes, option.name, option.takes_value ? " " : "", option.value);
+  return beside(flag, kColumn, std::string(option.help));
+}
+
 std::string help_text(std::string_view topic) {
   if (topic.empty())
     return overview() + "\n" +
@@ -123,7 +137,7 @@ std::string help_text(std::string_view topic) {
                "file, that over the default.",
                0) +
            wrapped("--help SECTION shows all keys of a section: " + sections_line() + ".", 0) +
-           "--help WORD searches names and text.\n"
+           "--help WORD searches names and text. trireme SUBCOMMAND --help tells its options.\n"
            "--json prints results as JSON where a person gets a table.\n";
   std::string word = lower(topic);
   for (const KeySection& section : sections()) {

@@ -7,7 +7,6 @@
 
 #include "framework/base/error.h"
 #include "framework/checkpoint/checkpoint_reader.h"
-#include "recipes/chat/answer_settings.h"
 #include "recipes/cli/keys.h"
 #include "recipes/cli/values.h"
 #include "recipes/huggingface/folder.h"
@@ -45,56 +44,6 @@ CommandLine with_data_flags(CommandLine line) {
   if (line.command != "generate" && line.options.erase(std::string(kSkipBad)) > 0)
     line.flags.push_back({"data.skip_bad", "true"});
   return line;
-}
-
-std::vector<Option> options_of(const std::string& command) {
-  std::vector<Option> options{{.name = "json"}};
-  const auto add = [&](std::string_view name, bool takes_value) {
-    options.push_back({.name = name, .takes_value = takes_value});
-  };
-  if (command == "memory") add("explain", false);
-  for (const char* reads : {"train", "tokenize", "data", "tokenizer", "evaluate"})
-    if (command == reads) add(kSkipBad, false);
-  if (command == "train")
-    for (const char* name : {"resume", "restart"}) add(name, false);
-  if (command == "tokenizer")
-    for (const char* name : {"vocab", "split"}) add(name, true);
-  if (command == "data") add("n", true);
-  if (command == "checkpoint")
-    for (const char* name : {"dtype", "shard_size", "base"}) add(name, true);
-  if (command == "evaluate")
-    for (const char* name : {"task", "stride"}) add(name, true);
-  if (command == "generate" || command == "chat")
-    for (const std::string& name : setting_names()) add(name, true);
-  if (command == "generate") {
-    for (const char* name : {"chat", "skip-bad", "resume", "overwrite"}) add(name, false);
-    for (const char* name :
-         {"prompt", "prompt-file", "input", "output", "max-num-seqs", "kv-cache"})
-      add(name, true);
-  }
-  if (command == "chat") {
-    add("no-history", false);
-    for (const char* name : {"system", "overflow", "kv-cache", "max-model-len"}) add(name, true);
-  }
-  if (command == "bench")
-    for (const char* name : {"pp", "tg", "batch", "depth", "repeat", "o"}) add(name, true);
-  if (command == "bench-serve") {
-    for (const char* name : {"ignore-eos", "save-detailed"}) add(name, false);
-    for (const char* name :
-         {"base-url", "model", "num-prompts", "request-rate", "burstiness", "max-concurrency",
-          "random-input-len", "random-output-len", "num-warmups", "ready-wait", "seed", "goodput",
-          "api-key-file", "save-result", "temperature", "timeout"})
-      add(name, true);
-  }
-  if (command == "serve") {
-    add("no-key", false);
-    for (const char* name :
-         {"host", "port", "api-key", "api-key-file", "allow-host", "served-model-name",
-          "max-model-len", "max-num-seqs", "max-num-batched-tokens", "max-queue", "kv-cache",
-          "max-connections", "drain"})
-      add(name, true);
-  }
-  return options;
 }
 
 namespace {

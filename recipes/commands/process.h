@@ -54,8 +54,6 @@ int bench_serve_command(Process& process, const CommandLine& line);
 int serve_command(Process& process, const CommandLine& line);
 int data_command(Process& process, const CommandLine& line);
 
-// Options of a subcommand that are no recipe keys, beside --json.
-std::vector<Option> options_of(const std::string& command);
 // With --skip-bad as the recipe key that it is short for, where it is about data to be read.
 CommandLine with_data_flags(CommandLine line);
 

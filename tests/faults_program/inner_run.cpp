@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "framework/base/error.h"
+#include "recipes/commands/command_options.h"
 #include "recipes/train/last_failure.h"
 
 namespace trireme::test {

@@ -229,6 +229,20 @@ TEST_F(BadInput, LossThatIsNoNumber) {
   EXPECT_FALSE(std::filesystem::exists(run_.folder() + "/report.json"));
 }
 
+// What a sentence quotes of a stranger's file does not command the terminal.
+TEST_F(BadInput, EscapesOfAFolderAreNotPrinted) {
+  const std::string folder = run_ / "escapes";
+  std::filesystem::create_directory(folder);
+  write_file(folder + "/config.json", "{\"model_type\": \"\\u001b]0;evil\\u0007\\u009b31m\"}");
+  for (const char* command : {"generate", "chat", "serve"}) {
+    const ProgramEnd end = run_to_end({program(), command, folder});
+    EXPECT_EQ(end.code, 1) << end.err;
+    EXPECT_NE(end.err.find("evil"), std::string::npos) << end.err;
+    for (const char* bad : {"\033", "\007", "\302\233"})
+      EXPECT_EQ(end.err.find(bad), std::string::npos) << command;
+  }
+}
+
 TEST_F(BadInput, FullDiskWhileTokenizing) {
   const std::string cache = run_ / "cache";
   const ProgramEnd end =

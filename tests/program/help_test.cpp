@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tests/program/harness/program_run.h"
@@ -26,6 +27,33 @@ TEST(Help, OfASectionNamesItsKeysWithDefaults) {
   for (const char* word : {"pipeline.schedule", "zb-h1", "pipeline.chunks", "default"})
     EXPECT_TRUE(contains(end.out, word)) << word;
   EXPECT_FALSE(contains(end.out, "optimizer.lr"));
+}
+
+// Options with what stands for their values, defaults, examples, and where more is told.
+TEST(Help, OfASubcommandTellsItsOptions) {
+  const std::map<std::string, std::vector<const char*>> known{
+      {"serve", {"--port N", "[8000]", "--kv-cache SIZE", "--api-key-file", "docs/serve.md"}},
+      {"chat", {"--system TEXT", "--overflow", "--temperature T", "--no-history"}},
+      {"generate", {"--prompt TEXT", "--input FILE.jsonl", "--tokens N", "[200]"}},
+      {"bench", {"--pp N,...", "  -o FORMAT", "--depth"}},
+      {"bench-serve", {"--base-url URL", "--goodput", "--ready-wait SECONDS"}},
+      {"checkpoint", {"--dtype", "--shard_size", "usage: trireme checkpoint"}}};
+  for (const auto& [command, words] : known) {
+    const ProgramEnd end = run_to_end({program(), command, "--help"});
+    EXPECT_EQ(end.code, 0) << command;
+    for (const char* word : words) EXPECT_TRUE(contains(end.out, word)) << word << "\n" << end.out;
+    for (const std::string& line : lines_of(end.out)) EXPECT_LE(line.size(), 100u) << line;
+    EXPECT_FALSE(contains(end.out, "optimizer.lr")) << command;
+    EXPECT_EQ(run_to_end({program(), "--help", command}).out, end.out) << command;
+  }
+  EXPECT_TRUE(
+      contains(run_to_end({program(), "serve", "--help", "parallel"}).out, "--parallel.tensor"));
+}
+
+TEST(Help, ASlipIsToldWithTheNearestOption) {
+  const ProgramEnd end = run_to_end({program(), "serve", "/nowhere", "--prot=8000"});
+  EXPECT_EQ(end.code, 2);
+  EXPECT_TRUE(contains(end.err, "--prot: no option of serve; nearest: --port")) << end.err;
 }
 
 TEST(Help, WithoutASubcommandIsAnError) {
