@@ -35,7 +35,7 @@ async function takeKey() {
 }
 
 function showServer() {
-  $("model").textContent = server.known ? `${server.model} \u00b7 ${countText(server.context)} tokens` : "";
+  $("model").textContent = server.known ? `${server.model} \u00b7 context ${countText(server.context)}` : "";
   $("base-note").hidden = server.chat;
   $("base-note").textContent = "Base model, continuing text: it has no chat template. What you write is continued as it stands.";
   $("input").placeholder = server.chat ? "Message" : "A text to be continued";
@@ -44,6 +44,20 @@ function showServer() {
   $("empty-text").textContent = server.chat
       ? "Answers come from the model on this machine, and chats stay in this browser."
       : "This is a base model, continuing text: it goes on from what you write, on this machine.";
+  showIdeas();
+}
+
+const kIdeas = ["What is a trireme?", "Reverse a string in Python", "Explain gravity to a child"];
+const kBeginnings = ["In the beginning", "Once upon a time", "The sea was calm, and"];
+
+// What a newcomer may begin with: put into the box, to be sent or changed.
+function showIdeas() {
+  $("ideas").replaceChildren(...(server.chat ? kIdeas : kBeginnings).map((text) => el("li", {}, el("button", {
+    type: "button", on: {click: () => {
+      $("input").value = text;
+      fitInput();
+      $("input").focus();
+    }}}, text))));
 }
 
 let meetTimer = 0;
@@ -127,6 +141,7 @@ async function startPage() {
     server.key = sessionStorage.getItem("trireme.key") || "";
   } catch { /* none */ }
   view.chat = newChat();
+  for (const button of document.querySelectorAll("button.icon, button.round")) button.title ||= button.ariaLabel;
   makeControls();
   connectButtons();
   startComposer();

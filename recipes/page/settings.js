@@ -128,5 +128,5 @@ function showMemory() {
       el("table", {}, el("tbody", {}, ...rows.map(([kind, name, value]) =>
           el("tr", {}, el("th", {scope: "row"}, kind ? el("span", {class: "dot " + kind}) : null, name), el("td", {}, bytesText(value)))))),
       el("p", {}, `Cache: ${countText(cache.used_tokens)} of ${countText(cache.tokens)} tokens.` +
-                  (ranks > 1 ? ` One of ${ranks} ranks.` : "") + (limit ? ` At most ${bytesText(limit)}: ${source}.` : "")));
+                  (ranks > 1 ? ` One of ${ranks} ranks.` : "") + (limit ? ` Limit: ${source}.` : "")));
 }

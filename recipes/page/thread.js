@@ -160,7 +160,7 @@ function problemCard(chat, node) {
   const busy = status === 429 || status === 503;
   const title = busy ? "The server is busy" : status === 401 ? "A key is needed" : code === "context_length_exceeded" ? "The chat is too long for this model" : "No answer";
   const retry = el("button", {type: "button", "data-action": "retry", on: {click: () => answerInto(chat, node)}}, icon("again"), "Retry");
-  return el("div", {class: "problem"}, el("strong", {}, title), el("div", {}, sentence),
+  return el("div", {class: "problem"}, el("strong", {}, title), el("div", {}, sentence.charAt(0).toUpperCase() + sentence.slice(1)),
             wait !== null ? el("div", {class: "quiet"}, `It asks to wait ${wait} second${wait === 1 ? "" : "s"}.`) : null,
             el("div", {class: "row"}, retry,
                status === 401 ? el("button", {type: "button", on: {click: askKey}}, "Enter a key") : null));

@@ -72,7 +72,7 @@ def check_a_broken_stream_is_told(world, page, server: "talker"):
     page.call("Fetch.enable", patterns=[{"urlPattern": "*/v1/chat/completions"}])
     chunk = 'data: {"choices": [{"index": 0, "delta": {"content": "Half of "}}]}\n\n'
     busy = '{"error": {"message": "the server is shutting down", "type": "unavailable_error", "param": null, "code": "shutting_down"}}'
-    for status, body, told in [(200, ": a comment\n\n" + chunk + 'data: {"error": {"message": "no numbers <b>"}}\n\n', "no numbers <b>"),
+    for status, body, told in [(200, ": a comment\n\n" + chunk + 'data: {"error": {"message": "no numbers <b>"}}\n\n', "No numbers <b>"),
                                (200, chunk, "broke off"), (503, busy, "The server is busy")]:
         import base64
         page.click("#new-chat")
