@@ -3,6 +3,7 @@
 // Hugging Face model folder. docs/chat.md.
 //
 // The chat runs on the thread of world rank 0, which also runs the engine; the other ranks follow.
+// Under mpirun, which hands its standard input on to rank 0 alone, lines are read as from a pipe.
 #include <unistd.h>
 
 #include <ostream>
@@ -99,7 +100,7 @@ class Chat {
   int run() {
     open_model(process_, line_, line_.names[0],
                [&](const ModelSource& source) { return prepare(source); },
-               {.bytes = wishes_.kv_bytes});
+               {.bytes = wishes_.kv_bytes, .tokens = wishes_.context, .whole = true});
     return code_;
   }
 
@@ -124,6 +125,9 @@ class Chat {
   }
 
   void talk(const TextEngine& text) {
+    if (process_.under_launcher)
+      process_.err << "a launcher hands on what is typed: each line is a message, Ctrl-D ends\n"
+                   << std::flush;
     const auto idle = [&] { text.runner.idle(); };
     ChatOptions& options = wishes_.options;
     std::ostream& notes = options.live && !prints_on_error_ ? process_.out : process_.err;

@@ -259,7 +259,7 @@ int generate_lines(Process& process, const CommandLine& line, const GenerateWish
   LinesMaker maker(process, wishes);
   open_model(process, line, wishes.folder,
              [&](const ModelSource& source) { return maker.prepare(source); },
-             {.bytes = wishes.kv_bytes});
+             {.bytes = wishes.kv_bytes, .whole = true, .texts = wishes.sequences});
   return maker.finish();
 }
 

@@ -141,7 +141,8 @@ int generate_text(Process& process, const CommandLine& line, const GenerateWishe
   // A token has a byte at least.
   const std::int64_t most = std::ssize(wishes.prompt) + kTemplateTokens + wishes.settings.tokens;
   open_model(process, line, wishes.folder,
-             [&](const ModelSource& source) { return maker.prepare(source); }, {.tokens = most});
+             [&](const ModelSource& source) { return maker.prepare(source); },
+             {.bytes = wishes.kv_bytes, .tokens = most, .whole = true});
   return maker.finish();
 }
 

@@ -12,8 +12,12 @@ namespace {
 
 constexpr std::int64_t kRows = 512;  // of a pass
 constexpr std::int64_t kLogitRows = 64;
-constexpr std::int64_t kProcess = std::int64_t{256} << 20;  // code, stacks, tokenizer, buffers
-constexpr std::int64_t kUnitRoom = 2 * 4096;                // see WeightStream
+constexpr std::int64_t kShortText = 256;  // tokens
+// Beside the ledger: code and stacks, buffers of clients, and a tokenizer's words and merges.
+// Measured with SmolLM2 (49,152 of them): 15 to 20 MiB that are not of files.
+constexpr std::int64_t kProcess = std::int64_t{64} << 20, kRank = std::int64_t{32} << 20;
+constexpr std::int64_t kWordBytes = 512;
+constexpr std::int64_t kUnitRoom = 2 * 4096;  // see WeightStream
 
 // Bytes of a matrix element: the type's, or bits with their scales (framework/backend/quantized.h).
 double element_bytes(const Recipe& r, const EngineOptions& o, bool table) {
@@ -76,18 +80,27 @@ InferenceNeeds inference_needs(const Recipe& r, const EngineOptions& o, const Ca
   }
   const ModelOptions& m = o.model;
   const std::int64_t tokens = cache.tokens > 0 ? cache.tokens : r.batch.sequence;
+  // One more than texts need: idle replicas run rows of their own into a page that nobody reads.
+  const std::int64_t pages = cache.texts * pages_for(tokens) + 1;
   const std::int64_t heads = std::max<std::int64_t>(1, m.kv_heads / r.parallel.tensor);
   const KvCacheOptions page{.layers = std::min(most_layers, m.layers),
                             .kv_heads = heads,
                             .head_dim = m.head_dim,
                             .pages = 1,
                             .compute = o.stage.compute};
-  if (m.family == Family::kDecoder && r.offload.kv_cache == "none")
-    needs.cache = cache.bytes > 0 ? cache.bytes : pages_for(tokens) * KvCache::page_bytes(page);
+  if (m.family == Family::kDecoder) {
+    const std::int64_t each = KvCache::page_bytes(page);
+    needs.cache = cache.bytes > 0 ? std::min(cache.bytes, pages * each) : pages * each;
+    const bool here = r.offload.kv_cache == "none" || !limit.device_alone;
+    needs.cache_here = here ? needs.cache : 0;
+    needs.least_cache = std::min(needs.cache_here, pages_for(kShortText) * each);
+  }
   const std::int64_t wide = size_of(accumulation_type(o.stage.compute));
   needs.pass =
       kRows * (8 * m.hidden + 4 * m.ffn / r.parallel.tensor) * wide + kLogitRows * m.vocab * wide;
-  if (!limit.device_alone) needs.process = kProcess / r.parallel.ranks() + (32 << 20);
+  const std::int64_t sharing = r.parallel.launch == "mpi" ? 1 : r.parallel.ranks();
+  if (!limit.device_alone)
+    needs.process = (kProcess + kWordBytes * r.model.vocab) / sharing + kRank;
   return needs;
 }
 
@@ -100,20 +113,88 @@ void leave_room(const Recipe& r, const InferenceNeeds& needs, const MemoryLimit&
   tiers.device_total = std::max<std::int64_t>(1, limit.bytes - needs.beside_weights());
 }
 
-std::string inference_misfit(const Recipe& r, const InferenceNeeds& needs,
-                             const MemoryLimit& limit) {
-  if (limit.bytes == 0) return {};
+namespace {
+
+// What else would fit, each a line; the first begins "It fits with".
+class Cures {
+ public:
+  Cures(const Recipe& r, const InferenceNeeds& needs, const MemoryLimit& limit, bool sized_cache)
+      : r_(r), needs_(needs), limit_(limit), sized_cache_(sized_cache) {}
+
+  // `weights`: bytes on the device, or beside them on the host, as the recipe is.
+  std::string text(std::int64_t weights) {
+    const std::string& home = r_.offload.parameters;
+    const std::string away = limit_.device_alone ? "host" : "disk";
+    const std::string offload = join("--offload.parameters=", away);
+    if (sized_cache_) smaller_cache("", weights);
+    if (home != away) {
+      if (!offer(offload, slots(away)) && !offer(offload + " --offload.slots=2", slots(2)) &&
+          sized_cache_)
+        smaller_cache(offload + " --offload.slots=2 ", slots(2));
+    } else if (!offer("--offload.slots=2", slots(2)) && sized_cache_) {
+      smaller_cache("--offload.slots=2 ", slots(2));
+    }
+    if (!text_.empty()) return text_;
+    const std::int64_t least = slots(2) + needs_.beside_weights() -
+                               (sized_cache_ ? needs_.cache_here - needs_.least_cache : 0);
+    if (limit_.device_alone)
+      return join("Streamed from the host it needs --device.memory=", (least + kMiB - 1) / kMiB,
+                  "MiB");
+    return join("Streamed from disk through two slots it needs ", bytes_text(least),
+                "; more tensor ranks on more machines cut the units");
+  }
+
+ private:
+  static constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+
+  std::int64_t slots(std::int64_t count) const {
+    return std::min(count * needs_.largest_unit, needs_.weights);
+  }
+  std::int64_t slots(const std::string& home) const { return slots(slots_of(r_, home)); }
+
+  void add(const std::string& flags, const std::string& about) {
+    text_ += join(text_.empty() ? "It fits with " : ",\nor with ", flags, about);
+  }
+
+  bool offer(const std::string& flags, std::int64_t weights) {
+    if (weights + needs_.beside_weights() > limit_.bytes) return false;
+    add(flags, join(": ", bytes_text(weights),
+                    " for slots that the weights pass through, and what "
+                    "is left for units that stay"));
+    return true;
+  }
+
+  void smaller_cache(const std::string& flags, std::int64_t weights) {
+    const std::int64_t left =
+        (limit_.bytes - weights - needs_.beside_weights() + needs_.cache_here) / kMiB * kMiB;
+    if (left >= needs_.least_cache && left < needs_.cache_here && left > 0)
+      add(join(flags, "--kv-cache=", left / kMiB, "MiB"), ": fewer and shorter texts at a time");
+  }
+
+  const Recipe& r_;
+  const InferenceNeeds& needs_;
+  const MemoryLimit& limit_;
+  bool sized_cache_;
+  std::string text_;
+};
+
+// On the fullest rank, as the recipe is.
+std::int64_t weights_held(const Recipe& r, const InferenceNeeds& needs, const MemoryLimit& limit) {
   const std::string& home = r.offload.parameters;
-  const auto slots = [&](const std::string& where) {
-    return slots_of(r, where) * needs.largest_unit;
-  };
-  const bool host_counts = home == "host" && !limit.device_alone;
-  // What stays besides is chosen to fit.
-  std::int64_t weights = home == "none" ? needs.weights : slots(home);
+  std::int64_t weights = home == "none" ? needs.weights : slots_of(r, home) * needs.largest_unit;
   if (home == "none" && r.zero.stage == 3)
     weights = needs.weights / r.parallel.data + 2 * needs.largest_unit;
-  if (home != "none") weights = std::min(weights, needs.weights);
-  if (host_counts) weights += needs.weights / r.parallel.data;
+  if (home != "none") weights = std::min(weights, needs.weights);  // what stays is chosen to fit
+  const bool host_counts = home == "host" && !limit.device_alone;
+  return host_counts ? weights + needs.weights / r.parallel.data : weights;
+}
+
+}  // namespace
+
+std::string inference_misfit(const Recipe& r, const InferenceNeeds& needs, const MemoryLimit& limit,
+                             bool sized_cache) {
+  if (limit.bytes == 0) return {};
+  const std::int64_t weights = weights_held(r, needs, limit);
   const std::int64_t all = weights + needs.beside_weights();
   if (all <= limit.bytes) return {};
   std::string text = join("the model does not fit: a rank needs about ", bytes_text(all), " of ",
@@ -122,27 +203,11 @@ std::string inference_misfit(const Recipe& r, const InferenceNeeds& needs,
     name.resize(28, ' ');
     text += join("  ", name, bytes_text(bytes), "\n");
   };
-  line(home == "none" ? "weights" : "weights on the device", weights);
-  line("keys and values", needs.cache);
+  line(r.offload.parameters == "none" ? "weights" : "weights on the device", weights);
+  line("keys and values", needs.cache_here);
   line("rows of a pass", needs.pass);
   if (needs.process > 0) line("the process", needs.process);
-  const std::string away = limit.device_alone ? "host" : "disk";
-  const auto fits = [&](std::int64_t w) { return w + needs.beside_weights() <= limit.bytes; };
-  if (home != away && fits(slots(away)))
-    return text + join("It fits with --offload.parameters=", away, ": ", bytes_text(slots(away)),
-                       " for slots that the weights pass through, ",
-                       "and what is left for units that stay");
-  if (home != away && fits(2 * needs.largest_unit))
-    return text + join("It fits with --offload.parameters=", away, " --offload.slots=2");
-  if (home != "none" && slots_of(r, home) > 2 && !host_counts && fits(2 * needs.largest_unit))
-    return text + "It fits with --offload.slots=2";
-  if (limit.device_alone)
-    return text + join("Streamed from the host it needs --device.memory=",
-                       (2 * needs.largest_unit + needs.beside_weights() + (1 << 20) - 1) >> 20,
-                       "MiB");
-  return text + join("Streamed from disk through two slots it needs ",
-                     bytes_text(2 * needs.largest_unit + needs.beside_weights()),
-                     "; more tensor ranks on more machines cut the units");
+  return text + Cures(r, needs, limit, sized_cache).text(weights);
 }
 
 }  // namespace trireme

@@ -12,19 +12,25 @@
 
 namespace trireme {
 
-// For keys and values: bytes of each rank, or tokens; neither: one text of batch.sequence tokens.
+// For keys and values.
 struct CacheWish {
-  std::int64_t bytes = 0, tokens = 0;
+  // Most on each rank, --kv-cache; 0: the command has no such option.
+  std::int64_t bytes = 0;
+  std::int64_t tokens = 0;  // of a text; 0: batch.sequence
+  bool whole = false;       // texts have the model's whole context, or `tokens` of it
+  std::int64_t texts = 1;   // at a time
 };
 
 // Of the fullest rank.
 struct InferenceNeeds {
   std::int64_t weights = 0;  // of its units
   std::int64_t largest_unit = 0;
-  std::int64_t cache = 0;
-  std::int64_t pass = 0;     // rows of a pass, logits
-  std::int64_t process = 0;  // beside, where device and host are one memory
-  std::int64_t beside_weights() const { return cache + pass + process; }
+  std::int64_t cache = 0;        // of keys and values, wherever they are
+  std::int64_t cache_here = 0;   // in the memory of the limit
+  std::int64_t least_cache = 0;  // with which a short text can be made
+  std::int64_t pass = 0;         // rows of a pass, logits
+  std::int64_t process = 0;      // beside, where device and host are one memory
+  std::int64_t beside_weights() const { return cache_here + pass + process; }
 };
 InferenceNeeds inference_needs(const Recipe& recipe, const EngineOptions& options,
                                const CacheWish& cache, const MemoryLimit& limit);
@@ -33,8 +39,9 @@ InferenceNeeds inference_needs(const Recipe& recipe, const EngineOptions& option
 void leave_room(const Recipe& recipe, const InferenceNeeds& needs, const MemoryLimit& limit,
                 EngineOptions& options);
 
-// Empty if it fits, or the limit is unknown; else a table, and the flags with which it would.
+// Empty if it fits, or the limit is unknown; else a table, and the flags with which it would: of
+// --kv-cache, where the command has that option (`sized_cache`), and of the weights.
 std::string inference_misfit(const Recipe& recipe, const InferenceNeeds& needs,
-                             const MemoryLimit& limit);
+                             const MemoryLimit& limit, bool sized_cache = false);
 
 }  // namespace trireme

@@ -10,10 +10,12 @@
 #include "recipes/cli/values.h"
 #include "recipes/commands/checkpoint_place.h"
 #include "recipes/commands/stream_text.h"
+#include "recipes/commands/text_engine.h"
 #include "recipes/commands/tokenizing.h"
 #include "recipes/huggingface/folder.h"
 #include "recipes/huggingface/generation_config.h"
 #include "recipes/report/numbers.h"
+#include "recipes/report/printable.h"
 #include "recipes/train/model_start.h"
 #include "recipes/train/plan.h"
 #include "recipes/train/save_session.h"
@@ -191,6 +193,13 @@ void work_and_tell(Process& process, const OpenedModel& model, const ModelWork& 
     process.err << stream_closing(stream->totals()) << std::flush;
 }
 
+CacheWish with_context(CacheWish cache, Files& files, const ModelSource& source) {
+  if (!cache.whole) return cache;
+  const std::int64_t context = trained_context(files, source);
+  cache.tokens = cache.tokens > 0 ? std::min(cache.tokens, context) : context;
+  return cache;
+}
+
 void run_ranks(Process& process, const ModelSource& source, const Load& load, const ModelWork& work,
                const CacheWish& cache) {
   const MeshShape shape = mesh_shape(source.recipe);
@@ -198,8 +207,9 @@ void run_ranks(Process& process, const ModelSource& source, const Load& load, co
   wanted.forward_only = true;
   const MemoryLimit limit =
       memory_limit(process.files, source.recipe.device.memory, local_ranks(process, source.recipe));
-  const InferenceNeeds needs = inference_needs(source.recipe, wanted, cache, limit);
-  const std::string misfit = inference_misfit(source.recipe, needs, limit);
+  const InferenceNeeds needs =
+      inference_needs(source.recipe, wanted, with_context(cache, process.files, source), limit);
+  const std::string misfit = inference_misfit(source.recipe, needs, limit, cache.bytes > 0);
   check(misfit.empty(), misfit);
   leave_room(source.recipe, needs, limit, wanted);
   on_ranks(process, source.recipe, [&](Communicator& world) {
@@ -209,7 +219,7 @@ void run_ranks(Process& process, const ModelSource& source, const Load& load, co
     Engine engine(wanted, mesh, *backend, resources_of(process, source.recipe, world.rank()));
     if (WeightStream* const stream = engine.stage().stream()) stream->set_clock(seconds);
     if (load({nullptr, engine, mesh, *backend, *backend}))
-      work_and_tell(process, {source, engine, mesh, *backend}, work);
+      work_and_tell(process, {source, engine, mesh, *backend, needs.cache}, work);
     world.barrier();
   });
 }
@@ -258,13 +268,11 @@ bool leads(Process& process) { return !process.under_launcher || process.mpi().r
 void open_model(Process& process, const CommandLine& line, const std::string& folder,
                 const std::function<ModelWork(const ModelSource&)>& prepare,
                 const CacheWish& cache) {
-  if (process.under_launcher && line.command != "serve" && line.command != "generate" &&
-      line.command != "bench")
+  if (process.under_launcher && line.command == "evaluate")
     throw UsageError(
-        join(line.command,
-             ": its ranks are threads of one process; start it without a launcher, with the same "
-             "flags (--parallel.tensor=2, ...). Under a launcher run train, serve, generate and "
-             "bench"));
+        "evaluate: its ranks are threads of one process; start it without a launcher, with the "
+        "same flags (--parallel.tensor=2, ...). Under a launcher run train, serve, chat, generate "
+        "and bench");
   if (process.files.exists(path_join(folder, "config.json"))) {
     const ModelSource source = source_of(
         process, recipe_of_folder(process.files, line, folder, process.under_launcher), folder, 0);
@@ -285,7 +293,7 @@ void open_model(Process& process, const CommandLine& line, const std::string& fo
       if (leads(process)) process.err << passed_over << std::flush;
       return;
     }
-    passed_over += "passed over: " + damage + "\n";
+    passed_over += "passed over: " + printable(damage) + "\n";
   }
   fail(folder, ": no checkpoint is good:\n", passed_over);
 }

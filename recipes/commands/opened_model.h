@@ -42,6 +42,7 @@ struct OpenedModel {
   Engine& engine;  // forward only
   Mesh& mesh;
   Backend& backend;
+  std::int64_t cache_bytes = 0;  // that memory is left for, of keys and values
 };
 using ModelWork = std::function<void(const OpenedModel&)>;
 

@@ -15,7 +15,7 @@
 #include "recipes/api/api_server.h"
 #include "recipes/commands/opened_model.h"
 #include "recipes/commands/serve_options.h"
-#include "recipes/huggingface/folder.h"
+#include "recipes/commands/text_engine.h"
 #include "recipes/memory/machine_memory.h"
 #include "recipes/report/numbers.h"
 #include "recipes/serve/stream_growth.h"
@@ -23,13 +23,6 @@
 namespace trireme {
 
 namespace {
-
-std::int64_t context_of(Process& process, const ModelSource& source) {
-  const Recipe& r = source.recipe;
-  if (!r.model.from.empty() && source.step == 0)
-    return hf_model_of(process.files, r.model.from).context;
-  return r.batch.sequence;
-}
 
 void check_servable(const ModelSource& source) {
   const Recipe& r = source.recipe;
@@ -52,6 +45,41 @@ std::string ranks_text(const Process& process, const Recipe& r, std::int64_t seq
   text += join("\n         stages work on different answers: fewer than ", p.pipeline,
                " at a time gain nothing");
   return sequences >= p.pipeline ? text : text + join(", and there are at most ", sequences);
+}
+
+// Where this machine's own clients ask: an address that stands for all has loopback among them.
+std::string url_of(const std::string& host, int port) {
+  const std::string own = host == "0.0.0.0" ? "127.0.0.1" : host == "::" ? "::1" : host;
+  const bool six = own.find(':') != std::string::npos;
+  return join("http://", six ? "[" : "", own, six ? "]" : "", ":", port);
+}
+
+// "weights 257 MiB, with the cache 1.26 GiB of 22.9 GiB a rank (RAM 22.9 GiB)"
+std::string memory_text(const ServedMemory& memory) {
+  const MemoryLedger& ledger = *memory.ledger;
+  std::string text;
+  std::int64_t all = 0;
+  for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kDisk}) {
+    const std::int64_t weights = ledger.entry(tier, MemoryKind::kParameters).current;
+    if (weights > 0 || text.empty())
+      text += join(text.empty() ? "weights " : ", ", bytes_text(weights),
+                   tier == Tier::kDevice ? "" : join(" on ", name_of(tier)));
+    if (tier == Tier::kDevice || (tier == Tier::kHost && !memory.device_alone))
+      all += ledger.current(tier);
+  }
+  text += join(", with the cache ", bytes_text(all));
+  return memory.limit > 0
+             ? join(text, " of ", bytes_text(memory.limit), " a rank (", memory.limit_source, ")")
+             : text + " a rank";
+}
+
+// A line to be copied into a shell.
+std::string curl_line(const std::string& url, bool chat, bool key) {
+  return join("curl ", url, chat ? "/v1/chat/completions" : "/v1/completions",
+              key ? " -H \"Authorization: Bearer $KEY\"" : "", " -d '",
+              chat ? R"({"messages": [{"role": "user", "content": "Hello!"}]})"
+                   : R"({"prompt": "In the beginning", "max_tokens": 30})",
+              "'");
 }
 
 // One server from its socket to its end.
@@ -89,18 +117,21 @@ class Serving {
                  check_servable(source);
                  return [&, begun](const OpenedModel& model) { serve(model, begun); };
                },
-               {.bytes = wanted_.kv_bytes});
+               {.bytes = wanted_.kv_bytes,
+                .tokens = wanted_.context,
+                .whole = true,
+                .texts = wanted_.engine.sequences});
   }
 
   // Positions and pages of the cache: what was wished, or what there is room for.
   std::pair<std::int64_t, std::int64_t> sizes(const OpenedModel& model,
                                               const ServeOptions& options) {
-    const std::int64_t trained = context_of(process_, model.source);
+    const std::int64_t trained = trained_context(process_.files, model.source);
     if (wanted_.context > trained)
       throw UsageError(
           join("--max-model-len = ", wanted_.context, ": the model has ", trained, " positions"));
     std::int64_t context = wanted_.context > 0 ? wanted_.context : trained;
-    std::int64_t pages = pages_within({model.engine, model.mesh, model.backend}, wanted_.kv_bytes);
+    std::int64_t pages = pages_within({model.engine, model.mesh, model.backend}, model.cache_bytes);
     pages = std::min(pages, options.sequences * ((context + kPageTokens - 1) / kPageTokens));
     check(pages >= 1, "--kv-cache = ", wanted_.kv_bytes, ": not even one page fits");
     if (pages * kPageTokens >= context) return {context, pages};
@@ -114,7 +145,7 @@ class Serving {
   ServeOptions options_for(const OpenedModel& model, const RankParts& rank) const {
     const WeightStream* const stream = model.engine.stage().stream();
     if (!stream) return wanted_.engine;
-    return grown_for(stream->streamed(), pages_within(rank, wanted_.kv_bytes),
+    return grown_for(stream->streamed(), pages_within(rank, model.cache_bytes),
                      {.sequences = line_.options.contains("max-num-seqs"),
                       .budget = line_.options.contains("max-num-batched-tokens")},
                      wanted_.engine);
@@ -172,28 +203,30 @@ class Serving {
   void tell(const OpenedModel& model, const ServedModel& served, const ServeOptions& options,
             std::int64_t pages, double seconds) {
     const Recipe& r = model.source.recipe;
-    const bool six = wanted_.http.host.find(':') != std::string::npos;
-    const std::string url =
-        join("http://", six ? "[" : "", wanted_.http.host, six ? "]" : "", ":", server_->port());
+    const std::string& host = wanted_.http.host;
+    const std::string url = url_of(host, server_->port());
     const std::int64_t page = KvCache::page_bytes(model.engine.cache_options(1));
     std::string text =
         join("model    ", served.name, ", ", r.precision.compute, ", from ", model.source.place,
              "\nranks    ", ranks_text(process_, r, options.sequences), "\ncontext  ",
              served.context, " tokens",
-             served.context < context_of(process_, model.source)
-                 ? join(" (the model has ", context_of(process_, model.source),
+             served.context < trained_context(process_.files, model.source)
+                 ? join(" (the model has ", trained_context(process_.files, model.source),
                         "; --kv-cache and --max-model-len decide)")
                  : std::string(),
              "\ncache    ", pages * kPageTokens, " tokens, ", bytes_text(pages * page),
              " a rank; at most ", options.sequences, " answers at a time",
              r.parallel.data > 1 ? " on each replica, " : ", ", wanted_.engine.queue,
-             " requests wait\nasking   ",
+             " requests wait\nmemory   ", memory_text(served.memory),
+             host == "0.0.0.0" || host == "::" ? "\nlistens  at all addresses of this machine" : "",
+             "\nasking   ",
              wanted_.api.keys.empty() ? "needs no key"
                                       : join("needs one of ", wanted_.api.keys.size(), " keys"),
              served.chat ? "" : "; no chat template: /v1/completions only", "\n");
-    process_.err << text << "ready in " << fixed(seconds, 1) << " s: " << url
-                 << "/v1, a page to chat at " << url << "/\n"
-                 << std::flush;
+    text +=
+        join("try      ", curl_line(url, served.chat != nullptr, !wanted_.api.keys.empty()),
+             "\nready in ", fixed(seconds, 1), " s: ", url, "/v1, a page to chat at ", url, "/\n");
+    process_.err << text << std::flush;
   }
 
   Process& process_;

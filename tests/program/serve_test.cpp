@@ -59,6 +59,8 @@ TEST_F(ServeProgram, SaysWhatGenerateSaysUnderEveryLayout) {
     const ProgramEnd end = server.end();
     EXPECT_EQ(end.code, 0) << end.err;
     EXPECT_NE(end.err.find("ready in"), std::string::npos) << end.err;
+    const std::string try_it = "try      curl http://127.0.0.1:" + std::to_string(port);
+    EXPECT_NE(end.err.find(try_it + "/v1/completions -d '{"), std::string::npos) << end.err;
     EXPECT_NE(end.err.find("a page to chat at http://127.0.0.1:"), std::string::npos) << end.err;
   }
 }

@@ -23,10 +23,10 @@ class MpiGenerate : public ::testing::Test {
     delete run_;
     run_ = nullptr;
   }
-  static ProgramEnd command(int ranks, const Words& words) {
+  static ProgramEnd command(int ranks, const Words& words, const std::string& input = "/dev/null") {
     Words argv = {program()};
     argv.insert(argv.end(), words.begin(), words.end());
-    return run_to_end(under_mpirun(ranks, argv));
+    return run_to_end(under_mpirun(ranks, argv), {.input = input});
   }
   static inline TinyRun* run_ = nullptr;
 };
@@ -55,9 +55,25 @@ TEST_F(MpiGenerate, BenchPrintsOneTable) {
   EXPECT_EQ(lines_of(end.out).size(), 3) << end.out;  // names, pp4, tg2
 }
 
+TEST_F(MpiGenerate, AChatIsReadByRankZero) {
+  const std::string lines = *run_ / "lines.txt";
+  write_file(lines, "ab\n/set tokens 3\nc\n");
+  const Words asked = {"chat", run_->folder(), "--tokens=8", "--temperature=0"};
+  const ProgramEnd alone = command(1, asked, lines);
+  ASSERT_EQ(alone.code, 0) << alone.err;
+  ASSERT_GE(lines_of(alone.out).size(), 2u) << alone.out;
+  for (const char* layout : {"--parallel.tensor=2", "--parallel.pipeline=2"}) {
+    Words words = asked;
+    words.emplace_back(layout);
+    const ProgramEnd end = command(2, words, lines);
+    EXPECT_EQ(end.code, 0) << end.err;
+    EXPECT_EQ(end.out, alone.out) << layout;  // once
+    EXPECT_NE(end.err.find("each line is a message"), std::string::npos) << end.err;
+  }
+}
+
 TEST_F(MpiGenerate, WhatRunsInOneProcessSaysWhatToDo) {
-  const Words commands[] = {{"chat", run_->folder()},
-                            {"evaluate", run_->folder(), "--data.text=" + run_->text()},
+  const Words commands[] = {{"evaluate", run_->folder(), "--data.text=" + run_->text()},
                             {"generate", run_->folder(), "--input=" + run_->text()}};
   for (Words words : commands) {
     words.push_back("--parallel.tensor=2");

@@ -37,7 +37,7 @@ class MpiServe : public ::testing::Test {
 // The port that the program says, once it serves.
 int port_of(const std::string& err) {
   const std::size_t at = err.find("http://127.0.0.1:");
-  const bool whole = at != std::string::npos && err.find('\n', at) != std::string::npos;
+  const bool whole = at != std::string::npos && err.find("\nready in ") < err.rfind('\n');
   return whole ? std::atoi(err.c_str() + at + 17) : 0;
 }
 

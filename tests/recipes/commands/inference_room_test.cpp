@@ -84,6 +84,48 @@ TEST(InferenceRoom, AMachineThatIsTooSmallIsToldOfTheDisk) {
   EXPECT_EQ(disk.device_total, 700 * kMiB - disk.needs.beside_weights());
 }
 
+// A cache that was wished too large is named first; with each of the flags it fits.
+TEST(InferenceRoom, ASmallerCacheFits) {
+  const MemoryLimit limit{.bytes = 1200 * kMiB, .source = "cgroup limit 1.17 GiB"};
+  const CacheWish wish{.bytes = 1024 * kMiB, .tokens = 4096, .texts = 64};
+  const Recipe recipe = recipe_of({});
+  const EngineOptions options = engine_options(recipe);
+  const auto needs_with = [&](std::int64_t bytes) {
+    return inference_needs(recipe, options,
+                           {.bytes = bytes, .tokens = wish.tokens, .texts = wish.texts}, limit);
+  };
+  const std::string misfit = inference_misfit(recipe, needs_with(wish.bytes), limit, true);
+  const std::size_t at = misfit.find("It fits with --kv-cache=");
+  ASSERT_NE(at, std::string::npos) << misfit;
+  const std::int64_t named = std::atoi(misfit.c_str() + at + 24) * kMiB;
+  EXPECT_EQ(inference_misfit(recipe, needs_with(named), limit, true), "") << misfit;
+  EXPECT_NE(inference_misfit(recipe, needs_with(named + kMiB), limit, true), "") << misfit;
+  EXPECT_EQ(inference_misfit(recipe, needs_with(wish.bytes), limit).find("--kv-cache"),
+            std::string::npos)
+      << "of a command without that option";
+}
+
+// Small contexts take what they need, not what they might.
+TEST(InferenceRoom, TheCacheIsNoLargerThanItsTexts) {
+  const Recipe recipe = recipe_of({});
+  const EngineOptions options = engine_options(recipe);
+  const auto cache = [&](const CacheWish& wish, const MemoryLimit& limit = {}) {
+    return inference_needs(recipe, options, wish, limit).cache;
+  };
+  const std::int64_t token = 2 * 24 * 1024 * 2;  // keys and values, layers, hidden, bf16
+  EXPECT_EQ(cache({.bytes = 1024 * kMiB, .tokens = 100, .texts = 3}), (3 * 112 + 16) * token);
+  EXPECT_EQ(cache({.bytes = 2 * kMiB, .tokens = 100, .texts = 3}), 2 * kMiB);
+  // On the host it takes nothing of a device of its own, and the same of a machine's memory.
+  const Recipe away = recipe_of({{"offload.kv_cache", "host"}});
+  for (const bool alone : {true, false}) {
+    const InferenceNeeds needs =
+        inference_needs(away, engine_options(away), {.bytes = 2 * kMiB, .tokens = 4096},
+                        {.bytes = 1, .source = "", .device_alone = alone});
+    EXPECT_EQ(needs.cache, 2 * kMiB);
+    EXPECT_EQ(needs.cache_here, alone ? 0 : 2 * kMiB);
+  }
+}
+
 TEST(InferenceRoom, NotEvenTwoSlots) {
   const MemoryLimit limit{
       .bytes = 100 * kMiB, .source = "device.memory = 100 MiB", .device_alone = true};
