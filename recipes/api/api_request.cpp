@@ -11,15 +11,6 @@ namespace {
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
 
-void check_model(Fields& fields, const ServedModel& model) {
-  const auto name = fields.text("model");
-  if (name && *name != model.name)
-    throw ApiError(404,
-                   join("the model \"", name->substr(0, 128), "\" is not served here; \"",
-                        model.name, "\" is"),
-                   "model", "model_not_found");
-}
-
 std::vector<std::pair<std::int32_t, double>> bias_of(Fields& fields, const ServedModel& model,
                                                      std::size_t most) {
   std::vector<std::pair<std::int32_t, double>> bias;
@@ -80,7 +71,7 @@ void read_stream(Fields& fields, ApiRequest& request) {
 // What both kinds of requests have, but for the length.
 GenerationRequest read_common(Fields& fields, ApiRequest& request, const ServedModel& model,
                               const ApiLimits& limits, std::uint64_t seed) {
-  check_model(fields, model);
+  if (const auto name = fields.text("model")) check_name(*name, model);
   read_stream(fields, request);
   GenerationRequest g;
   g.sampling = sampling_of(fields, model, limits, seed);
@@ -187,6 +178,14 @@ Json message_of(const Json& value, const std::string& path) {
 }
 
 }  // namespace
+
+void check_name(const std::string& name, const ServedModel& model) {
+  if (name == model.name) return;
+  throw ApiError(
+      404,
+      join("the model \"", name.substr(0, 128), "\" is not served here; \"", model.name, "\" is"),
+      "model", "model_not_found");
+}
 
 std::vector<std::int32_t> text_tokens(const std::string& text, bool start, const ServedModel& model,
                                       Encoder& encoder) {

@@ -60,6 +60,8 @@ ApiRequest read_chat(const Json& body, const ServedModel& model, const ApiLimits
 // {"messages": ...} as tokens that end where the answer begins.
 std::vector<std::int32_t> chat_tokens(const Json& messages, const ServedModel& model,
                                       const ApiLimits& limits, Encoder& encoder);
+// ApiError 404 unless it is the served one's.
+void check_name(const std::string& name, const ServedModel& model);
 // A text that stands alone: with the model's start token, if wanted and there is one.
 std::vector<std::int32_t> text_tokens(const std::string& text, bool start, const ServedModel& model,
                                       Encoder& encoder);

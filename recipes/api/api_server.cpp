@@ -17,6 +17,18 @@ namespace trireme {
 
 namespace {
 
+constexpr std::string_view kOneModel = "/v1/models/";
+
+Json model_json(const ServedModel& model) {
+  return Json::Object{{"id", model.name},
+                      {"object", "model"},
+                      {"created", model.created},
+                      {"owned_by", "trireme"},
+                      {"root", model.name},
+                      {"parent", Json()},
+                      {"max_model_len", model.context}};
+}
+
 double steady_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -218,7 +230,8 @@ void ApiServer::route(const HttpRequest& request, const Reply& reply) {
   const bool get = request.method == "GET" || request.method == "HEAD";
   const bool reads = path == "/health" || path == "/ready" || path == "/metrics" ||
                      path == "/v1/models" || path == "/version" || path == "/openapi.json" ||
-                     path == "/docs" || path == "/" || path == "/props";
+                     path == "/docs" || path == "/" || path == "/props" ||
+                     path.starts_with(kOneModel);
   const bool posts = path == "/v1/completions" || path == "/v1/chat/completions" ||
                      path == "/tokenize" || path == "/detokenize";
   if (!reads && !posts)
@@ -248,6 +261,10 @@ void ApiServer::route(const HttpRequest& request, const Reply& reply) {
     return reply->send(json_response(Json::Object{{"status", "ok"}}));
   }
   if (path == "/v1/models") return reply->send(json_response(models()));
+  if (path.starts_with(kOneModel)) {
+    check_name(path.substr(kOneModel.size()), served());
+    return reply->send(json_response(model_json(served())));
+  }
   if (path == "/props") return reply->send(json_response(props()));
   ServeStats stats;
   std::string name;
@@ -315,15 +332,7 @@ void ApiServer::was_read(const std::shared_ptr<Reading>& reading) {
 }
 
 Json ApiServer::models() const {
-  const ServedModel& model = served();
-  return Json::Object{{"object", "list"},
-                      {"data", Json::Array{Json::Object{{"id", model.name},
-                                                        {"object", "model"},
-                                                        {"created", model.created},
-                                                        {"owned_by", "trireme"},
-                                                        {"root", model.name},
-                                                        {"parent", Json()},
-                                                        {"max_model_len", model.context}}}}};
+  return Json::Object{{"object", "list"}, {"data", Json::Array{model_json(served())}}};
 }
 
 Json ApiServer::props() const {

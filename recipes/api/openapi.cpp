@@ -238,6 +238,7 @@ Json openapi(const ApiLimits& limits) {
                        {"/metrics", get("Prometheus' text format")},
                        {"/version", get("The program's version")},
                        {"/v1/models", get("The served model")},
+                       {"/v1/models/{model}", get("The same by its name; another is 404")},
                        {"/", get("The chat page; needs no key")},
                        {"/props", get("The model, its context and defaults, and memory")},
                        {"/v1/completions", post("Goes on from a text", completion(limits))},

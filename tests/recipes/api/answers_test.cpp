@@ -215,6 +215,11 @@ TEST_F(ApiTest, WhatIsThereIsTold) {
             R"(1700000000, "owned_by": "trireme", "root": "stub", "parent": null, )"
             R"("max_model_len": 1024}]})"
             "\n");
+  EXPECT_NE(ask(port_, get("/v1/models/stub")).body.find(R"({"id": "stub", "object")"),
+            std::string::npos);
+  const Answer other = ask(port_, get("/v1/models/other"));
+  EXPECT_EQ(other.status, 404);
+  EXPECT_NE(other.body.find("model_not_found"), std::string::npos) << other.body;
   EXPECT_EQ(ask(port_, get("/nowhere")).status, 404);
   const Answer wrong = ask(port_, get("/v1/completions"));
   EXPECT_EQ(wrong.status, 405);

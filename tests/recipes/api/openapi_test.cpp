@@ -76,7 +76,9 @@ TEST_F(ApiTest, TheDescriptionIsTrue) {
   EXPECT_GT(bad, 300);
   for (const auto& [path, methods] : described.at("paths", "").object(""))
     if (methods.find("get")) {
-      EXPECT_EQ(ask(port_, get(path)).status, 200) << path;
+      const std::string named =
+          path.substr(0, path.find('{')) + (path.find('{') == std::string::npos ? "" : "stub");
+      EXPECT_EQ(ask(port_, get(named)).status, 200) << path;
     }
 }
 
