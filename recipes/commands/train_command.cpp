@@ -131,6 +131,12 @@ std::string next_steps(const CommandLine& line, const Recipe& recipe) {
       steps.insert(steps.begin() + 1, {"./trireme checkpoint merge " + shell_word(folder) + " " +
                                            shell_word(folder + "-merged"),
                                        "adapters and model in one folder"});
+  } else if (saved) {
+    steps.insert(steps.begin(), {"./trireme generate " + shell_word(folder) + " --prompt TEXT",
+                                 "what it says now"});
+    if (recipe.model.family != "mlp")
+      steps.insert(steps.begin() + 1, {"./trireme serve " + shell_word(folder),
+                                       "a page to talk to it, and OpenAI's API"});
   }
   std::size_t widest = 0;
   for (const auto& [command, purpose] : steps) widest = std::max(widest, command.size());

@@ -157,8 +157,14 @@ TEST(Runs, NextStepsCanBePasted) {
             std::string::npos)
       << end.out;
   const ProgramEnd again = run_to_end({program(), "train", folder + "/recipe.cfg",
-                                       "--train.folder=" + folder + "-longer", "--train.steps=4"});
+                                       "--train.folder=" + folder + "-longer", "--train.steps=4",
+                                       "--train.checkpoint_every=4"});
   EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_EQ(end.out.find("./trireme serve"), std::string::npos) << "nothing was saved";
+  for (const char* command : {"generate", "serve"})
+    EXPECT_NE(again.out.find(std::string("./trireme ") + command + " '" + quoted + "-longer'"),
+              std::string::npos)
+        << again.out;
 }
 
 TEST(Runs, ThreeAxesGiveTheSerialNumbers) {
