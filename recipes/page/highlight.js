@@ -22,7 +22,8 @@ function patternOf(language) {
       kFamilies[name].split(" ").includes(language.toLowerCase()));
   if (!family) return null;
   if (!kPatterns.has(family)) {
-    const text = '"(?:[^"\\\\\\n]|\\\\.)*"?|\'(?:[^\'\\\\\\n]|\\\\.)*\'?' + (family === "slash" ? "|`(?:[^`\\\\]|\\\\[\\s\\S])*`?" : "");
+    const long = family === "hash" ? '"""[\\s\\S]*?(?:"""|$)|\'\'\'[\\s\\S]*?(?:\'\'\'|$)|' : "";
+    const text = long + '"(?:[^"\\\\\\n]|\\\\.)*"?|\'(?:[^\'\\\\\\n]|\\\\.)*\'?' + (family === "slash" ? "|`(?:[^`\\\\]|\\\\[\\s\\S])*`?" : "");
     kPatterns.set(family, new RegExp(`(${kComments[family]})|(${text})|\\b(\\d[\\w.]*)\\b|([A-Za-z_]\\w*)`, "g"));
   }
   return kPatterns.get(family);
