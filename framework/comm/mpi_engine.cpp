@@ -67,9 +67,18 @@ double MpiEngine::now() const { return options_.clock ? options_.clock() : stead
 
 void MpiEngine::start(const std::shared_ptr<MpiOperation>& operation) {
   const MpiAccess access(operation->backend);
-  MpiOperation& o = *operation;
   poll_notices();
   check(peer_failure_.empty(), peer_failure_);
+  try {
+    in_flight_.push_back(operation);
+    post_headers(*operation);
+  } catch (...) {  // what was posted before stays under way
+    withdraw(operation);
+    throw;
+  }
+}
+
+void MpiEngine::post_headers(MpiOperation& o) {
   const auto me = static_cast<std::size_t>(o.seat);
   const bool message = o.call().is_message();
   const auto channel = [&](std::size_t seat) {
@@ -87,7 +96,6 @@ void MpiEngine::start(const std::shared_ptr<MpiOperation>& operation) {
                         o.group->comm);
   }
   if (o.call().kind == CallKind::kQuickAllReduce) post_quick(o);
-  in_flight_.push_back(operation);
 }
 
 Backend* MpiEngine::backend_in_flight() const {
@@ -141,8 +149,8 @@ void MpiEngine::wait(const std::shared_ptr<MpiOperation>& operation) {
     check(std::uncaught_exceptions() <= operation->uncaught, operation->text(),
           " was given up because an exception passed it");
     wait_until_done(*operation);
-  } catch (const std::exception& error) {
-    if (state_.failure.empty()) state_.failure = error.what();
+  } catch (...) {
+    if (state_.failure.empty()) remember(state_.failure, reason_of(std::current_exception()));
     withdraw(operation);
     throw;
   }
@@ -184,18 +192,18 @@ std::string MpiEngine::timeout_text(const MpiOperation& operation) const {
 }
 
 // MPI may still write into what the operation holds, when a peer comes late; a failed process ends
-// soon, so its memory is given up with it.
+// soon, so its memory is given up with it. That asks for no memory: it may be what is missing.
 void MpiEngine::withdraw(const std::shared_ptr<MpiOperation>& operation) noexcept {
   std::erase(in_flight_, operation);
   if (operation->agreed && !operation->error.empty() && operation->background.empty())
     return;  // nothing is under way
-  new std::shared_ptr<MpiOperation>(operation);
+  operation->kept = operation;
 }
 
 void MpiEngine::abort(const std::string& reason) noexcept {
   if (abort_sent_) return;
   abort_sent_ = true;
-  if (state_.failure.empty()) state_.failure = reason;
+  if (state_.failure.empty()) remember(state_.failure, reason);
   outgoing_.rank = rank_;
   const std::size_t length = std::min(reason.size(), outgoing_.text.size() - 1);
   std::memcpy(outgoing_.text.data(), reason.data(), length);

@@ -52,6 +52,7 @@ struct MpiOperation {
   MpiRequests background;             // what a later stage waits for
   std::vector<Tensor> arriving = {};  // of quick_all_reduce, by seat
   std::deque<std::function<void()>> stages;
+  std::shared_ptr<MpiOperation> kept = {};  // itself, for good, once it was given up under way
 
   const Call& call() const { return operation.call; }
   int tag(int channel) const;
@@ -82,6 +83,7 @@ class MpiEngine {
   };
 
   double now() const;
+  void post_headers(MpiOperation& operation);
   bool advance(MpiOperation& operation);
   bool exchange_headers(MpiOperation& operation);
   bool advance_all();

@@ -170,20 +170,18 @@ void ThreadWorld::wait(int rank, const std::shared_ptr<ThreadOperation>& operati
     reach(rank, CallPoint::kWait, call, operation->axis);
     wait_until_done(rank, *operation);
     reach(rank, CallPoint::kDone, call, operation->axis);
-  } catch (const std::exception& error) {
-    give_up(rank, operation, error.what());
-    throw;
   } catch (...) {
-    give_up(rank, operation, "an exception of an unknown type");
+    give_up(rank, operation, reason_of(std::current_exception()));
     throw;
   }
 }
 
+// Peers must learn of it even when there is no memory left for the reason.
 void ThreadWorld::give_up(int rank, const std::shared_ptr<ThreadOperation>& operation,
-                          const std::string& reason) {
+                          const std::string& reason) noexcept {
   Lock lock(mutex_);
   std::string& failure = state(rank).failure;
-  if (failure.empty()) failure = reason;
+  if (failure.empty()) remember(failure, reason);
   if (!operation->done) withdraw(rank, operation, lock);
 }
 

@@ -134,7 +134,7 @@ class ThreadWorld {
   double now() const;
   // Notes the rank's failure and withdraws what is not done.
   void give_up(int rank, const std::shared_ptr<ThreadOperation>& operation,
-               const std::string& reason);
+               const std::string& reason) noexcept;
   bool advance(int rank, ThreadOperation& operation, Lock& lock);
   bool advance_all(int rank, Lock& lock);
   static void finish(ThreadOperation& operation);

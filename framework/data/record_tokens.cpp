@@ -1,6 +1,7 @@
 #include "framework/data/record_tokens.h"
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
 #include <optional>
 #include <thread>
@@ -31,16 +32,21 @@ class RecordEncoder {
     std::vector<Made> made(lines.size());
     const std::size_t workers = std::min(encoders_.size(), lines.size());
     std::vector<std::exception_ptr> failures(workers);
+    std::atomic<std::size_t> next{0};
     const auto work = [&](std::size_t worker) {
       try {
-        for (std::size_t i = worker; i < lines.size(); i += workers)
+        for (std::size_t i = next++; i < lines.size(); i = next++)
           made[i] = encode(lines[i], *encoders_[worker]);
       } catch (...) {
         failures[worker] = std::current_exception();
       }
     };
     std::vector<std::thread> others;
-    for (std::size_t worker = 1; worker < workers; ++worker) others.emplace_back(work, worker);
+    try {
+      for (std::size_t worker = 1; worker < workers; ++worker) others.emplace_back(work, worker);
+    } catch (const std::exception&) {
+      // Fewer threads, or none, are only slower.
+    }
     if (workers > 0) work(0);
     for (std::thread& other : others) other.join();
     for (const std::exception_ptr& failure : failures)

@@ -295,6 +295,7 @@ void open_model(Process& process, const CommandLine& line, const std::string& fo
     }
     passed_over += "passed over: " + printable(damage) + "\n";
   }
+  if (passed_over.ends_with('\n')) passed_over.pop_back();
   fail(folder, ": no checkpoint is good:\n", passed_over);
 }
 

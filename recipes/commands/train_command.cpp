@@ -206,7 +206,7 @@ void run_mpi(Process& process, const CommandLine& line, const Recipe& recipe,
   } catch (const UsageError& error) {
     throw UsageError(rank_prefix(mesh_shape(recipe), world.rank()) + error.what());
   } catch (const std::exception& error) {
-    throw Error(rank_prefix(mesh_shape(recipe), world.rank()) + error.what());
+    throw Error(rank_prefix(mesh_shape(recipe), world.rank()) + reason_of(error));
   }
 }
 
@@ -246,10 +246,11 @@ void remembering_failures(Process& process, const Recipe& recipe,
   } catch (const UsageError&) {
     throw;
   } catch (const std::exception& error) {
+    const std::string reason = reason_of(error);
     const std::int64_t step = attempt.load();
-    const std::int64_t times = note_failure(process.files, folder, step, error.what());
+    const std::int64_t times = note_failure(process.files, folder, step, reason);
     if (times < 2) throw;
-    throw RepeatedFailure(repeated_text(error.what(), step, times));
+    throw RepeatedFailure(repeated_text(reason, step, times));
   }
   const std::string failure = path_join(folder, kFailureName);
   if (process.files.exists(failure)) process.files.remove(failure);
@@ -308,7 +309,13 @@ int train_command(Process& process, const CommandLine& given) {
   std::unique_ptr<RunVoice> voice;
   double peak = 0;
   const std::string& token_hash = opened.tokens->header().token_hash;
-  if (first) start = begin_run(process.files, recipe, token_hash);
+  std::atomic<std::int64_t> attempt{0};
+  try {
+    if (first) start = begin_run(process.files, recipe, token_hash);
+  } catch (const NoGoodCheckpoint&) {  // of this folder, which no other run has
+    remembering_failures(process, recipe, attempt, [] { throw; });
+  }
+  attempt = start.step;
   if (first && !start.complete) {
     voice = std::make_unique<RunVoice>(process.files, recipe, process.err, process.terminal);
     voice->say(opening_lines(recipe, machine, data, *tokenizer));
@@ -322,12 +329,10 @@ int train_command(Process& process, const CommandLine& given) {
                  machine.cores) *
              static_cast<double>(recipe.parallel.ranks()) / machine.local_ranks;
   }
-  if (!misfit.empty()) throw Error(misfit);  // told after the table
   SaveSession session(
       process.files, checkpoints_folder(recipe.train.folder), world ? world->rank() : 0,
       world ? 1 : static_cast<int>(recipe.parallel.ranks()),
       static_cast<int>(recipe.parallel.threads * (world ? 1 : recipe.parallel.ranks())));
-  std::atomic<std::int64_t> attempt{start.step};
   const RunInputs inputs{.recipe = recipe,
                          .data = data,
                          .tokenizer = *tokenizer,
@@ -342,6 +347,7 @@ int train_command(Process& process, const CommandLine& given) {
                          .attempt = &attempt,
                          .samples = samples};
   const auto train = [&] {
+    check(misfit.empty(), misfit);  // told after the table
     world ? run_mpi(process, line, recipe, inputs, memory, *world)
           : run_threads(process, line, recipe, inputs, memory);
   };

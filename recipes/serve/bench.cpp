@@ -125,7 +125,7 @@ double read_rate(std::int64_t bytes, int threads) {
   std::atomic<std::uint64_t> total{0};
   for (int pass = 0; pass < 4; ++pass) {
     const double begin = now();
-    std::vector<std::thread> team;
+    std::vector<std::jthread> team;
     for (int t = 0; t < threads; ++t)
       team.emplace_back([&, t] {
         std::uint64_t sums[16] = {};
@@ -134,7 +134,7 @@ double read_rate(std::int64_t bytes, int threads) {
           for (int k = 0; k < 16; ++k) sums[k] += words[i + k];
         total += std::accumulate(sums, sums + 16, std::uint64_t{0});
       });
-    for (std::thread& thread : team) thread.join();
+    team.clear();
     best = std::max(best, static_cast<double>(bytes) / (now() - begin));
   }
   munmap(memory, size);

@@ -107,7 +107,7 @@ bool choose(Files& files, const Recipe& recipe, const std::string& token_hash, s
     std::string text = "train.resume: no checkpoint is good:";
     for (const std::string& sentence : start.passed_over) text += "\n  " + sentence;
     for (const std::string& sentence : damaged) text += "\n  " + sentence;
-    fail(text, "\nUse --restart to begin anew, or another train.folder");
+    throw NoGoodCheckpoint(text + "\nUse --restart to begin anew, or another train.folder");
   }
   for (const std::string& sentence : damaged) {
     start.notes.push_back("passed over: " + sentence);

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/base/error.h"
 #include "framework/base/files.h"
 #include "recipes/cli/recipe.h"
 #include "recipes/train/run_lock.h"
@@ -26,6 +27,12 @@ struct RunStart {
   std::vector<std::string> notes;  // for the log: what was passed over, removed, changed
   std::string from;                // for the log, once it is loaded: "resumed from ..."
   std::vector<std::string> passed_over;  // damaged checkpoints, a sentence each
+};
+
+// Checkpoints, and not one of them is good.
+class NoGoodCheckpoint : public Error {
+ public:
+  using Error::Error;
 };
 
 // What is in a folder.
@@ -47,7 +54,7 @@ std::string recorded_recipe(const Recipe& recipe);
 // ours stays in it. `recipe` is resolved for the machine; `token_hash` is of the data. Throws
 // UsageError before anything is touched (an earlier run without either key, a recipe that the
 // checkpoint does not go on with or that no checkpoint could hold, an offload folder that cannot be
-// used) or Error (no good checkpoint, another run is at work).
+// used), NoGoodCheckpoint, or Error (another run is at work).
 RunStart begin_run(Files& files, const Recipe& recipe, const std::string& token_hash);
 // The checkpoint of start.step is damaged: goes back to an older one, with new notes. Error if none
 // is good, UsageError if the recipe does not go on with it.

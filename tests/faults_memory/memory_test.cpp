@@ -24,7 +24,10 @@ const OffloadTiers kDiskTiers{
 const std::vector<parity::Layout>& layouts() {
   static const std::vector<parity::Layout> all = {
       {},
+      {.mesh = {.data = 2}},
       {.mesh = {.data = 2, .pipeline = 1, .tensor = 2}, .zero_stage = 1},
+      {.mesh = {.data = 2}, .zero_stage = 2},
+      {.mesh = {.data = 2}, .zero_stage = 3},
       {.mesh = {.data = 2}, .zero_stage = 3, .offload = kHostTiers},
       {.mesh = {.data = 2}, .zero_stage = 3, .offload = kDiskTiers}};
   return all;
@@ -37,14 +40,29 @@ const char* what_of(Scarce memory) {
   return memory == Scarce::kBlocks ? "memory of tensors" : "thread creation";
 }
 
+bool names_it(const std::string& said) {
+  return said.find("memory") != std::string::npos || said.find("thread") != std::string::npos;
+}
+
+// The rank whose request failed says so itself; all others that ended then name it.
+std::string wrong_on_a_rank(const StateEnd& end) {
+  int failed = 0;
+  for (const std::string& said : end.by_rank) {
+    if (said.empty()) continue;
+    if (said.find("rank ") != 0)
+      ++failed;
+    else if (!names_it(said))
+      return join("a rank names another without its reason: ", said);
+  }
+  return failed > 1 ? join(failed, " ranks failed by themselves: ", end.said) : "";
+}
+
 // "" if the end is a right one.
 std::string wrong(StateRun& run, const StateEnd& end) {
   if (!end.ended) {
-    const bool names_it = end.said.find("memory") != std::string::npos ||
-                          end.said.find("thread") != std::string::npos;
     // Outside of the ranks, or with no memory for a sentence at all, it is main that speaks.
     if (!end.spoken && end.said != "std::bad_alloc") return join("no Error but ", end.said);
-    if (end.spoken && (!names_it || end.said.find("bad_alloc") != std::string::npos))
+    if (end.spoken && (!names_it(end.said) || end.said.find("bad_alloc") != std::string::npos))
       return join("a sentence without its reason: ", end.said);
   }
   return run.damage(end);
@@ -67,7 +85,8 @@ test::FaultCount run_out_of(Scarce memory, const parity::Layout& layout, std::in
       ++count.runs;
       tried += sticky ? 0 : 1;
       count.injected += end.memory.failed;
-      const std::string problem = wrong(run, end);
+      std::string problem = wrong(run, end);
+      if (problem.empty() && !sticky) problem = wrong_on_a_rank(end);
       EXPECT_EQ(problem, "") << "request " << k << " of " << all << (sticky ? ", sticky" : "");
       if (!problem.empty()) ++count.lost;
       if (count.lost > 5) return count;
@@ -76,9 +95,12 @@ test::FaultCount run_out_of(Scarce memory, const parity::Layout& layout, std::in
   const StateEnd again = run.run({.memory = memory});
   EXPECT_TRUE(again.ended) << again.said;
   EXPECT_EQ(run.damage(again), "");
-  count.what = join(what_of(memory), " fails, ", rank_count(layout), " ranks, zero ",
-                    layout.zero_stage, layout.offload.on_disk() ? ", disk" : "", ": ", tried,
-                    " of ", all, " requests, once", tried < count.runs ? " and for good" : "");
+  count.what =
+      join(what_of(memory), " fails, ", rank_count(layout), " ranks, zero ", layout.zero_stage,
+           layout.offload.on_disk()                    ? ", disk"
+           : layout.offload.gradients != Tier::kDevice ? ", host"
+                                                       : "",
+           ": ", tried, " of ", all, " requests, once", tried < count.runs ? " and for good" : "");
   return count;
 }
 
@@ -104,7 +126,7 @@ TEST(OutOfThreads, AtEveryThread) {
 
 TEST(OutOfMemory, OfObjects) {
   for (const parity::Layout& layout : layouts())
-    test::tell(run_out_of(Scarce::kObjects, layout, 300, 300));
+    test::tell(run_out_of(Scarce::kObjects, layout, 150, 150));
 }
 
 }  // namespace

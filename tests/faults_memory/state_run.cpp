@@ -71,33 +71,43 @@ StateRun::StateRun(parity::Layout layout, bool forgets) : layout_(std::move(layo
     rank.engine.train(0, source);
     save(save_rank(session, rank), head_of(1));
   });
-  double loss = 0;
-  attempt(loss);
-  quiet_ = loss;
+  StateEnd end = nothing_said();
+  attempt(end);
+  quiet_ = end.loss;
   descriptors_ = open_descriptors();
   files->remove_all(folder_ / "a/step-000002");
 }
 
-void StateRun::attempt(double& loss) {
+StateEnd StateRun::nothing_said() const {
+  return {.by_rank = std::vector<std::string>(static_cast<std::size_t>(layout_.mesh.ranks()))};
+}
+
+void StateRun::attempt(StateEnd& end) {
   const auto files = real_files();
   SaveSession session(*files, folder_ / "a", 0, layout_.mesh.ranks());
   const SampleSource source = parity::random_samples(task_.model, task_.seed);
   parity::run_layout(task_, layout_, [&](Rank& rank) {
-    load(save_rank(session, rank), 1);
-    const double mine = rank.engine.train(1, source).loss;
-    if (rank.first()) loss = mine;
-    save(save_rank(session, rank), head_of(2));
+    try {
+      load(save_rank(session, rank), 1);
+      const double mine = rank.engine.train(1, source).loss;
+      if (rank.first()) end.loss = mine;
+      save(save_rank(session, rank), head_of(2));
+    } catch (const std::exception& error) {
+      const Spared memory;
+      end.by_rank[static_cast<std::size_t>(rank.mesh.world().rank())] = error.what();
+      throw;
+    }
   });
 }
 
 StateEnd StateRun::run(const MemoryFault& fault) {
-  StateEnd end;
+  StateEnd end = nothing_said();
   std::exception_ptr thrown;
   ledgers_.clear();
   ledgers_.reserve(16);
   begin_failing(fault);
   try {
-    attempt(end.loss);
+    attempt(end);
     end.ended = true;
   } catch (...) {
     thrown = std::current_exception();

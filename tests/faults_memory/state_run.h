@@ -14,10 +14,11 @@ namespace trireme::test {
 
 struct StateEnd {
   MemoryCount memory;
-  double loss = 0;      // of the step
-  bool ended = false;   // without an exception
-  bool spoken = false;  // if not: by an Error, whose sentence is...
-  std::string said;     // ...this; of anything else, the type's own words
+  double loss = 0;                        // of the step
+  bool ended = false;                     // without an exception
+  bool spoken = false;                    // if not: by an Error, whose sentence is...
+  std::string said;                       // ...this; of anything else, the type's own words
+  std::vector<std::string> by_rank = {};  // what ended each rank; "": nothing
 };
 
 class StateRun {
@@ -34,7 +35,8 @@ class StateRun {
   std::string damage(const StateEnd& end);
 
  private:
-  void attempt(double& loss);
+  StateEnd nothing_said() const;
+  void attempt(StateEnd& end);
 
   parity::Layout layout_;
   parity::Task task_;

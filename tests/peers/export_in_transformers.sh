@@ -5,15 +5,10 @@
 # Usage: tests/peers/export_in_transformers.sh [FOLDER [PYTHON [--section.key=value ...]]]     (TRIREME_SMOLLM2, TRIREME_PYTHON)
 # Exit 0: equal (loss within 1e-5 of itself: of all positions' logits; ids the same), or skipped, which is said. The folder that comes
 # out must be of f32, so FOLDER is widened first. Needs a built program: TRIREME, or ./trireme.
-set -euo pipefail
-top=$(cd "$(dirname "$0")/../.." && pwd)
-folder=${1:-${TRIREME_SMOLLM2:-}} python=${2:-${TRIREME_PYTHON:-python3}}
+# shellcheck source=tests/peers/model_folder.sh
+. "$(dirname "$0")/model_folder.sh"
+needs "torch, transformers"
 shift $(($# < 2 ? $# : 2))
-if [ ! -e "$folder/config.json" ]; then
-  echo "skipped: no model folder"
-  exit 0
-fi
-"$python" -c 'import torch, transformers' 2>/dev/null || { echo "skipped: $python has no torch and transformers"; exit 0; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 TRIREME=${TRIREME:-} TOP=$top "$python" - "$folder" "$work" "$@" <<'PYTHON'

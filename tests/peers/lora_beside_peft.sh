@@ -9,14 +9,9 @@
 #
 # Usage: tests/peers/lora_beside_peft.sh [FOLDER [PYTHON]]     (TRIREME_SMOLLM2, TRIREME_PYTHON; needs torch, transformers and peft)
 # Exit 0: equal, or skipped, which is said. Needs a built program: TRIREME, or ./trireme.
-set -euo pipefail
-top=$(cd "$(dirname "$0")/../.." && pwd)
-folder=${1:-${TRIREME_SMOLLM2:-}} python=${2:-${TRIREME_PYTHON:-python3}}
-if [ ! -e "$folder/config.json" ]; then
-  echo "skipped: no model folder (../shared/peers/make_smollm2.py makes it)"
-  exit 0
-fi
-"$python" -c 'import torch, transformers, peft' 2>/dev/null || { echo "skipped: $python has no torch, transformers and peft"; exit 0; }
+# shellcheck source=tests/peers/model_folder.sh
+. "$(dirname "$0")/model_folder.sh"
+needs "torch, transformers, peft"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 TRIREME=${TRIREME:-} TOP=$top "$python" - "$folder" "$work" <<'PYTHON'

@@ -6,14 +6,9 @@
 #   FOLDER  as ../shared/peers/make_smollm2.py writes it from a PyPI package (the environment's TRIREME_SMOLLM2)
 #   PYTHON  one with torch and transformers (the environment's TRIREME_PYTHON, else python3)
 # Exit 0: equal, or skipped, which is said, where the folder or transformers is not there. Needs a built program: TRIREME, or ./trireme.
-set -euo pipefail
-top=$(cd "$(dirname "$0")/../.." && pwd)
-folder=${1:-${TRIREME_SMOLLM2:-}} python=${2:-${TRIREME_PYTHON:-python3}}
-if [ ! -e "$folder/config.json" ]; then
-  echo "skipped: no model folder (../shared/peers/make_smollm2.py makes it)"
-  exit 0
-fi
-"$python" -c 'import torch, transformers' 2>/dev/null || { echo "skipped: $python has no torch and transformers"; exit 0; }
+# shellcheck source=tests/peers/model_folder.sh
+. "$(dirname "$0")/model_folder.sh"
+needs "torch, transformers"
 TRIREME=${TRIREME:-} TOP=$top exec "$python" - "$folder" <<'PYTHON'
 import json, os, subprocess, sys
 import torch

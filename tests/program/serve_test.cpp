@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "tests/program/harness/served_program.h"
+#include "tests/program/harness/trained_run.h"
 
 namespace trireme::testing {
 namespace {
@@ -21,20 +22,7 @@ Words command(Words words) {
   return words;
 }
 
-class ServeProgram : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    run_ = new TinyRun;
-    const ProgramEnd end =
-        run_to_end(run_->train({"--train.steps=3", "--train.checkpoint_every=3"}));
-    ASSERT_EQ(end.code, 0) << end.err;
-  }
-  static void TearDownTestSuite() {
-    delete run_;
-    run_ = nullptr;
-  }
-  static inline TinyRun* run_ = nullptr;
-};
+class ServeProgram : public TrainedRun {};
 
 TEST_F(ServeProgram, SaysWhatGenerateSaysUnderEveryLayout) {
   const ProgramEnd said = run_to_end(command(

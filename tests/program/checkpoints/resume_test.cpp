@@ -183,6 +183,7 @@ TEST(Resume, ADamagedCheckpointIsNeverUsed) {
   expect_says(none.err, "train.resume: no checkpoint is good:");
   for (const std::string& folder : {newest, older}) expect_says(none.err, folder + "/ranks-0.h5");
   EXPECT_EQ(columns(run.folder()), quiet) << "nothing was touched";
+  EXPECT_EQ(run_to_end(run.train(all + Words{"--resume"})).code, 3) << "a loop of restarts";
 }
 
 // What a glance at the start does not see, loading does, on whichever rank: an older one is taken,

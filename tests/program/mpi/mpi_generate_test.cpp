@@ -4,31 +4,20 @@
 
 #include <algorithm>
 
-#include "tests/program/harness/program_run.h"
+#include "tests/program/harness/trained_run.h"
 
 namespace trireme::testing {
 namespace {
 
 using Words = std::vector<std::string>;
 
-class MpiGenerate : public ::testing::Test {
+class MpiGenerate : public TrainedRun {
  protected:
-  static void SetUpTestSuite() {
-    run_ = new TinyRun;
-    const ProgramEnd end =
-        run_to_end(run_->train({"--train.steps=3", "--train.checkpoint_every=3"}));
-    ASSERT_EQ(end.code, 0) << end.err;
-  }
-  static void TearDownTestSuite() {
-    delete run_;
-    run_ = nullptr;
-  }
   static ProgramEnd command(int ranks, const Words& words, const std::string& input = "/dev/null") {
     Words argv = {program()};
     argv.insert(argv.end(), words.begin(), words.end());
     return run_to_end(under_mpirun(ranks, argv), {.input = input});
   }
-  static inline TinyRun* run_ = nullptr;
 };
 
 TEST_F(MpiGenerate, TheSameWordsAsOneRank) {

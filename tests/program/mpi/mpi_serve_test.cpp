@@ -5,7 +5,7 @@
 #include <chrono>
 #include <csignal>
 
-#include "tests/program/harness/program_run.h"
+#include "tests/program/harness/trained_run.h"
 #include "tests/recipes/http/client.h"
 
 namespace trireme::testing {
@@ -14,24 +14,13 @@ namespace {
 using Words = std::vector<std::string>;
 using test::ask;
 
-class MpiServe : public ::testing::Test {
+class MpiServe : public TrainedRun {
  protected:
-  static void SetUpTestSuite() {
-    run_ = new TinyRun;
-    const ProgramEnd end =
-        run_to_end(run_->train({"--train.steps=3", "--train.checkpoint_every=3"}));
-    ASSERT_EQ(end.code, 0) << end.err;
-  }
-  static void TearDownTestSuite() {
-    delete run_;
-    run_ = nullptr;
-  }
   static Words command(int ranks, const Words& flags) {
     Words words = under_mpirun(ranks, {program(), "serve", run_->folder()});
     words.insert(words.end(), flags.begin(), flags.end());
     return words;
   }
-  static inline TinyRun* run_ = nullptr;
 };
 
 // The port that the program says, once it serves.
