@@ -8,14 +8,19 @@ function(trireme_rooms)
 endfunction()
 
 # trireme_floor(NAME FLOORS a b ... LIBRARIES x y ... EXCLUDE file ...): a static library of the folder's sources.
-# FLOORS are the floors below that it may include from (public), LIBRARIES are third-party ones (private).
+# FLOORS are the floors below that it may include from (public), LIBRARIES are third-party ones (private). OWN_FLAGS: it is
+# compiled with more than trireme_flags.
 function(trireme_floor NAME)
-  cmake_parse_arguments(ARG "" "" "FLOORS;LIBRARIES;EXCLUDE" ${ARGN})
+  cmake_parse_arguments(ARG "OWN_FLAGS" "" "FLOORS;LIBRARIES;EXCLUDE" ${ARGN})
   file(GLOB SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   foreach(FILE ${ARG_EXCLUDE})
     list(REMOVE_ITEM SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/${FILE})
   endforeach()
   add_library(trireme_${NAME} STATIC ${SOURCES})
+  if(NOT ARG_OWN_FLAGS)
+    trireme_precompile(trireme_${NAME})
+  endif()
+  trireme_together(trireme_${NAME})
   if(TRIREME_SANITIZE)  # only what its tests use
     set_target_properties(trireme_${NAME} PROPERTIES EXCLUDE_FROM_ALL ON)
   endif()
@@ -26,17 +31,39 @@ function(trireme_floor NAME)
   target_link_libraries(trireme_${NAME} PUBLIC trireme_flags ${ARG_FLOORS} PRIVATE ${ARG_LIBRARIES})
 endfunction()
 
+# What tests do is in the libraries: their own code is compiled for the compiler's time.
+function(trireme_test_flags TARGET)
+  if(TRIREME_SANITIZE)
+    target_compile_options(${TARGET} PRIVATE -O0)
+  else()
+    target_compile_options(${TARGET} PRIVATE -O1)
+  endif()
+endfunction()
+function(trireme_test_code)
+  foreach(TARGET ${ARGN})
+    trireme_test_flags(${TARGET})
+    trireme_precompile_test(${TARGET})
+    trireme_together(${TARGET})
+  endforeach()
+endfunction()
+
 # trireme_test(NAME FLOORS ... LIBRARIES ... LABELS ...): a GoogleTest program of tests/NAME/*.cpp (or the given folder's
 # sources). Label faults: it injects faults and tells how many (tests/support/fault_count.h).
-# A sanitizer build may lack floors (no cpu backend, no MPI): tests that need one of those are left out there. SERIAL: all
-# of it runs on one thread, so that the thread sanitizer leaves it out.
+# A sanitizer build may lack floors (no cpu backend, no MPI): tests that need one of those are left out there. The thread
+# sanitizer leaves out, too, what has nothing for it: SERIAL tests run on one thread, and the threads of KNOWN_THREADS ones
+# are those of other tests (ranks of whole models: parity). NUMBERS: what is computed by code that other tests run, so that
+# no sanitizer would see more.
 function(trireme_test NAME)
-  cmake_parse_arguments(ARG "SERIAL" "TIMEOUT" "FLOORS;LIBRARIES;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL;KNOWN_THREADS;NUMBERS" "TIMEOUT" "FLOORS;LIBRARIES;LABELS" ${ARGN})
   file(GLOB SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${NAME}/*.cpp)
   string(REPLACE "/" "_" TARGET test_${NAME})
   list(TRANSFORM ARG_FLOORS PREPEND trireme_)
-  if(ARG_SERIAL AND TRIREME_SANITIZE MATCHES "thread")
-    message(STATUS "left out of this sanitizer build: test ${NAME}, which has one thread")
+  if((ARG_SERIAL OR ARG_KNOWN_THREADS) AND TRIREME_SANITIZE MATCHES "thread")
+    message(STATUS "left out of this sanitizer build: test ${NAME}, which has one thread or those of other tests")
+    return()
+  endif()
+  if(ARG_NUMBERS AND TRIREME_SANITIZE)
+    message(STATUS "left out of this sanitizer build: test ${NAME}, which runs what others run")
     return()
   endif()
   foreach(FLOOR ${ARG_FLOORS})
@@ -46,12 +73,7 @@ function(trireme_test NAME)
     endif()
   endforeach()
   add_executable(${TARGET} ${SOURCES})
-  # What tests do is in the libraries: their own code is compiled for the compiler's time.
-  if(TRIREME_SANITIZE)
-    target_compile_options(${TARGET} PRIVATE -O0)
-  else()
-    target_compile_options(${TARGET} PRIVATE -O1)
-  endif()
+  trireme_test_code(${TARGET})
   target_link_libraries(${TARGET} PRIVATE trireme_test_support ${ARG_FLOORS} ${ARG_LIBRARIES} GTest::gtest_main)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)

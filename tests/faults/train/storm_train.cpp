@@ -10,13 +10,13 @@ namespace trireme::test {
 
 parity::Task tiny_task() {
   return {.model = {.layers = 2,
-                    .hidden = 32,
+                    .hidden = 8,
                     .heads = 4,
                     .kv_heads = 4,
-                    .head_dim = 8,
-                    .ffn = 64,
-                    .vocab = 64,
-                    .sequence = 16},
+                    .head_dim = 2,
+                    .ffn = 16,
+                    .vocab = 16,
+                    .sequence = 4},
           .global_batch = 4};
 }
 

@@ -140,5 +140,32 @@ TEST(MpiCheckpoints, RefusalsEndTheJobWithTheirCode) {
   expect_no_rank(run);
 }
 
+// The first tensors that one rank asks for behind the first checkpoint, and later ones: its error
+// is a sentence, the job ends, and what is on the disk goes on as if nothing had been.
+TEST(MpiCheckpoints, ARankWithoutMemoryIsNamedAndTheRunGoesOn) {
+  const TinyRun run;
+  const Words all = kAll + Words{"--parallel.data=2", "--zero.stage=3", "--train.steps=4"};
+  ASSERT_EQ(run_to_end(run.train(all)).code, 0);
+  const std::string folder = run / "scarce";
+  const Words in = all + Words{"--train.folder=" + folder, "--resume"};
+  for (const char* request : {"1", "40"}) {
+    const ProgramEnd end = run_to_end(
+        run.train_mpi(2, in), {.environment = {{"LD_PRELOAD", TRIREME_SCARCE_MEMORY},
+                                               {"SCARCE_RANK", "1"},
+                                               {"SCARCE_BEHIND", folder + "/checkpoints/latest"},
+                                               {"SCARCE_AT", request}}});
+    EXPECT_EQ(end.code, 1) << end.err;
+    EXPECT_NE(end.err.find("[rank 1: data 1, pipeline 0, tensor 0] "), std::string::npos)
+        << end.err;
+    EXPECT_NE(end.err.find("memory"), std::string::npos) << end.err;
+    EXPECT_EQ(end.err.find("signal"), std::string::npos) << end.err;
+    expect_no_rank(run);
+  }
+  EXPECT_EQ(run_to_end({program(), "checkpoint", "verify", folder}).code, 0);
+  const ProgramEnd end = run_to_end(run.train_mpi(2, in));
+  ASSERT_EQ(end.code, 0) << end.err;
+  EXPECT_EQ(columns(folder), columns(run.folder()));
+}
+
 }  // namespace
 }  // namespace trireme::testing
