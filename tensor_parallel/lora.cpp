@@ -24,6 +24,14 @@ void add_product(Backend& backend, Parameter& to, const Tensor& a, const Tensor&
       {.a = a, .b = b, .c = to.grad, .transpose_a = true, .accumulate = to.accumulate()});
 }
 
+// Row i of `to` = row rows[i] of `from`, or zeros. Changes no bit.
+void take_rows(Backend& backend, const Tensor& from, const std::vector<std::int32_t>& rows,
+               const Tensor& to) {
+  const Tensor ids = backend.allocate({std::ssize(rows)}, DType::kI32, MemoryKind::kWorkspace);
+  upload_ids(backend, rows, ids);
+  backend.kernels()->embedding(ids, from, 0, to);
+}
+
 }  // namespace
 
 bool LoraOptions::adapts(std::string_view linear) const {
@@ -119,28 +127,32 @@ void LoraAdapter::visit(const ParameterFn& fn) {
 // Is B itself the factor of all outputs?
 bool LoraAdapter::direct() const { return adapters_ == 1 && b_.spec().shape[0] == outputs_; }
 
-// (P r, P r): its r rows of an adapter move r columns to that adapter's place, and change no bit.
-Tensor LoraAdapter::identity(const Context& ctx, DType dtype) const {
-  const std::int64_t n = adapters_ * rank_;
-  std::vector<double> values(static_cast<std::size_t>(n * n), 0.0);
-  for (std::int64_t i = 0; i < n; ++i) values[static_cast<std::size_t>(i * n + i)] = 1.0;
-  Tensor one = ctx.backend.allocate({n, n}, dtype, MemoryKind::kWorkspace);
-  upload_doubles(ctx.backend, values, one);
-  return one;
+// Where row n of B stands among the rows of (N P, r), and the other way round; -1: nowhere.
+std::vector<std::int32_t> LoraAdapter::spread_rows() const {
+  std::vector<std::int32_t> rows(static_cast<std::size_t>(outputs_ * adapters_), -1);
+  for (const Span& s : spans_)
+    for (std::int64_t i = 0; i < s.rows; ++i)
+      rows[static_cast<std::size_t>((s.row + i) * adapters_ + s.adapter)] =
+          static_cast<std::int32_t>(s.b_row + i);
+  return rows;
+}
+
+std::vector<std::int32_t> LoraAdapter::gathered_rows() const {
+  std::vector<std::int32_t> rows(static_cast<std::size_t>(b_.spec().shape[0]));
+  for (const Span& s : spans_)
+    for (std::int64_t i = 0; i < s.rows; ++i)
+      rows[static_cast<std::size_t>(s.b_row + i)] =
+          static_cast<std::int32_t>((s.row + i) * adapters_ + s.adapter);
+  return rows;
 }
 
 // (N, P r): rows of an adapter have its columns filled, everything else is 0.
 Tensor LoraAdapter::spread_b(const Context& ctx) const {
   if (direct()) return b_.value;
-  const Tensor one = identity(ctx, ctx.compute);
-  Tensor wide =
-      ctx.backend.allocate({outputs_, adapters_ * rank_}, ctx.compute, MemoryKind::kWorkspace);
-  if (b_.spec().shape[0] < outputs_) ctx.backend.kernels()->fill(wide, 0.0);
-  for (const Span& s : spans_)
-    ctx.backend.kernels()->matmul({.a = b_.value.sliced_rows(s.b_row, s.b_row + s.rows),
-                                   .b = one.sliced_rows(s.adapter * rank_, (s.adapter + 1) * rank_),
-                                   .c = wide.sliced_rows(s.row, s.row + s.rows)});
-  return wide;
+  const Tensor wide =
+      ctx.backend.allocate({outputs_ * adapters_, rank_}, ctx.compute, MemoryKind::kWorkspace);
+  take_rows(ctx.backend, b_.value, spread_rows(), wide);
+  return wide.reshaped({outputs_, adapters_ * rank_});
 }
 
 Tensor LoraAdapter::add_to(const Context& ctx, const Tensor& x, const Tensor& y) const {
@@ -168,17 +180,14 @@ void LoraAdapter::add_weight_gradients(const Context& ctx, const Tensor& dy, con
   if (direct()) return add_product(ctx.backend, b_, dy, low);
   if (!b_.spec().trainable) return;
   const DType dtype = b_.grad.dtype();
-  const Tensor one = identity(ctx, dtype);
   const Tensor wide =
       ctx.backend.allocate({outputs_, adapters_ * rank_}, dtype, MemoryKind::kWorkspace);
   ctx.backend.kernels()->matmul({.a = dy, .b = low, .c = wide, .transpose_a = true});
-  const bool accumulate = b_.accumulate();
-  for (const Span& s : spans_)
-    ctx.backend.kernels()->matmul({.a = wide.sliced_rows(s.row, s.row + s.rows),
-                                   .b = one.sliced_rows(s.adapter * rank_, (s.adapter + 1) * rank_),
-                                   .c = b_.grad.sliced_rows(s.b_row, s.b_row + s.rows),
-                                   .transpose_b = true,
-                                   .accumulate = accumulate});
+  const Tensor rows = wide.reshaped({outputs_ * adapters_, rank_});
+  if (!b_.accumulate()) return take_rows(ctx.backend, rows, gathered_rows(), b_.grad);
+  const Tensor part = ctx.backend.allocate(b_.grad.shape(), dtype, MemoryKind::kWorkspace);
+  take_rows(ctx.backend, rows, gathered_rows(), part);
+  ctx.backend.kernels()->add(b_.grad, part, b_.grad);
 }
 
 }  // namespace trireme

@@ -14,6 +14,7 @@
 // ranks.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -73,7 +74,8 @@ class LoraAdapter {
   LoraAdapter(ParameterSpec a, ParameterSpec b, std::vector<Span> spans, std::int64_t outputs,
               const LoraOptions& options);
   bool direct() const;
-  Tensor identity(const Context& ctx, DType dtype) const;
+  std::vector<std::int32_t> spread_rows() const;
+  std::vector<std::int32_t> gathered_rows() const;
   Tensor spread_b(const Context& ctx) const;
 
   Parameter a_;  // (P r, K)

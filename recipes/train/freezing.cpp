@@ -148,11 +148,37 @@ double lora_scale(const LoraSection& lora) {
   return lora.alpha / (lora.rslora ? std::sqrt(rank) : rank);
 }
 
+namespace {
+
+// The smaller side of a linear: the rank that its whole matrix can have.
+std::int64_t full_rank(const std::string& linear, const ModelSection& m) {
+  const std::int64_t queries = m.heads * m.head_dim, keys = m.kv_heads * m.head_dim;
+  if (linear.starts_with("mlp.")) return std::min(m.hidden, m.ffn);
+  if (linear == "attention.k" || linear == "attention.v") return std::min(m.hidden, keys);
+  return std::min(m.hidden, linear == "attention.qkv" ? queries + 2 * keys : queries);
+}
+
+// PEFT takes any rank. One above the full rank of some targets (keys of few heads) is taken here,
+// too, so that one rank may serve all; one above that of each only costs.
+void expect_useful_rank(const Recipe& r, const LoraOptions& options) {
+  std::int64_t most = 0;
+  for (const std::string& target : options.targets)
+    most = std::max(most, full_rank(target, r.model));
+  if (r.lora.rank > most)
+    throw UsageError(join("lora.rank = ", r.lora.rank,
+                          ": no linear of lora.targets = ", r.lora.targets, " has more than ", most,
+                          " inputs and outputs, so a rank above ", most,
+                          " learns nothing more; use 1 to ", most));
+}
+
+}  // namespace
+
 LoraOptions lora_options(const Recipe& r) {
   if (r.lora.rank == 0) return {};
   LoraOptions options{.rank = r.lora.rank, .scale = lora_scale(r.lora)};
   for (const LoraTarget& target : chosen_targets(r))
     options.targets.insert(options.targets.end(), target.ours.begin(), target.ours.end());
+  expect_useful_rank(r, options);
   return options;
 }
 

@@ -24,6 +24,7 @@ std::vector<LoraTarget> chosen_targets(const Recipe& recipe);
 
 // alpha / rank, or alpha / sqrt(rank).
 double lora_scale(const LoraSection& lora);
+// UsageError for a rank that no target can have.
 LoraOptions lora_options(const Recipe& recipe);
 
 // Is a parameter of that name frozen? Empty if none is. UsageError for a pattern that matches

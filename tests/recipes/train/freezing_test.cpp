@@ -73,6 +73,21 @@ TEST(Lora, ScaleIsAlphaOverRankOrItsRoot) {
   EXPECT_EQ(lora_scale({.rank = 4, .alpha = 8, .rslora = true}), 4.0);
 }
 
+// The toy has 16 columns and a feed-forward layer of 32.
+TEST(Lora, ARankThatNoTargetCanHaveIsRefused) {
+  EXPECT_EQ(refusal({"--lora.rank=16"}), "none");
+  EXPECT_EQ(refusal({"--lora.rank=17"}),
+            "lora.rank = 17: no linear of lora.targets = all-linear has more than 16 inputs and "
+            "outputs, so a rank above 16 learns nothing more; use 1 to 16");
+  const std::vector<std::string> two_heads = {"--model.kv_heads=2", "--lora.rank=9"};
+  EXPECT_EQ(refusal(two_heads), "none");
+  std::vector<std::string> keys = two_heads;
+  keys.emplace_back("--lora.targets=k_proj,v_proj");
+  EXPECT_NE(refusal(keys).find("use 1 to 8"), std::string::npos);
+  EXPECT_EQ(refusal({"--lora.rank=16", "--lora.targets=c_attn"}, "gpt2"), "none");
+  EXPECT_NE(refusal({"--lora.rank=4096"}, "gpt2").find("use 1 to 16"), std::string::npos);
+}
+
 TEST(Lora, TargetsAreThoseOfPeft) {
   const LoraOptions all = engine_options(small({"--lora.rank=4"})).model.lora;
   EXPECT_EQ(all.targets,
