@@ -93,12 +93,16 @@ class RecordEncoder {
   std::vector<std::unique_ptr<Encoder>> encoders_;
 };
 
+void add_roles(const std::vector<std::string>& roles, RecordCounts& counts) {
+  for (const std::string& role : roles)
+    if (std::find(counts.roles.begin(), counts.roles.end(), role) == counts.roles.end())
+      counts.roles.push_back(role);
+}
+
 void count(const Made& made, const RecordOptions& options, RecordCounts& counts) {
   if (made.bad.empty()) {
     ++counts.documents;
-    for (const std::string& role : made.roles)
-      if (std::find(counts.roles.begin(), counts.roles.end(), role) == counts.roles.end())
-        counts.roles.push_back(role);
+    add_roles(made.roles, counts);
     return;
   }
   check(options.skip_bad, made.bad, "\ndata.skip_bad = true passes over such lines");
@@ -117,6 +121,15 @@ std::string counted(std::int64_t number, const std::string& what) {
 }
 
 }  // namespace
+
+void RecordCounts::add(const RecordCounts& next) {
+  documents += next.documents;
+  if (bad == 0) first_bad = next.first_bad;
+  bad += next.bad;
+  add_roles(next.roles, *this);
+  text_hash = next.text_hash;
+  text_bytes += next.text_bytes;
+}
 
 RecordCounts encode_records(Files& files, const std::string& path, const Tokenizer& tokenizer,
                             const RecordOptions& options,

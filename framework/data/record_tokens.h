@@ -32,6 +32,9 @@ struct RecordCounts {
   std::vector<std::string> roles;  // of conversations, as they come first
   std::string text_hash;           // XXH3-128 of the text, unpacked
   std::int64_t text_bytes = 0;
+
+  // Of the next file; the hash is that file's.
+  void add(const RecordCounts& next);
 };
 
 // Error if there is no document at all.

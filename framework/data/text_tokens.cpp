@@ -7,6 +7,7 @@
 #include "framework/base/storage/content_hash.h"
 #include "framework/data/parallel_encoder.h"
 #include "framework/data/record_tokens.h"
+#include "framework/data/text_files.h"
 #include "framework/data/text_stream.h"
 #include "framework/data/token_file.h"
 
@@ -25,41 +26,94 @@ LossOn loss_of(RecordForm form, const std::string& path, const TokenizeOptions& 
   return loss;
 }
 
-void write_text(TextStream& stream, const Tokenizer& tokenizer, const TokenizeOptions& options,
-                TokenWriter& writer, TokenizeReport& report) {
-  ParallelEncoder encoder(tokenizer, options.threads);
-  std::vector<std::int32_t> ids;
-  for (std::string_view piece; !(piece = stream.next()).empty();) {
-    encoder.add(piece, ids);
-    writer.add(ids);
-    ids.clear();
-    if (options.progress) options.progress(stream.file_read(), stream.file_bytes());
-  }
-  encoder.finish(ids);
-  writer.add(ids);
-  report.text_hash = stream.hash();
-  report.text_bytes = stream.text_bytes();
-  report.trained = writer.count();
-  writer.finish(report.text_hash);
+// Bytes of all files, for progress.
+std::int64_t bytes_of(Files& files, const std::vector<std::string>& paths) {
+  std::int64_t bytes = 0;
+  for (const std::string& path : paths) bytes += files.status(path).bytes;
+  return bytes;
 }
 
-void write_records(Files& files, RecordForm form, const Tokenizer& tokenizer,
-                   const TokenizeOptions& options, TokenWriter& writer, TokenizeReport& report) {
-  const RecordOptions records{.form = form,
-                              .loss_on = loss_of(form, report.input, options),
-                              .skip_bad = options.skip_bad,
-                              .threads = options.threads,
-                              .progress = options.progress};
-  const RecordCounts counts =
-      encode_records(files, report.input, tokenizer, records,
-                     [&](const DocumentTokens& made) { writer.add(made.ids, made.trained); });
-  report.text_hash = counts.text_hash;
-  report.text_bytes = counts.text_bytes;
-  report.trained = writer.trained();
-  report.about = about_records(form, counts);
-  report.first_bad = counts.first_bad;
-  writer.finish(counts.text_hash, report.about, counts.documents);
+// The hash of one text is its own.
+std::string joint_hash(const std::vector<std::string>& hashes) {
+  if (hashes.size() == 1) return hashes[0];
+  ContentHash all;
+  for (const std::string& hash : hashes) all.update(hash.data(), std::ssize(hash));
+  return all.hex();
 }
+
+// What comes of one text after the other.
+class Tokenizing {
+ public:
+  Tokenizing(Files& files, const std::vector<std::string>& paths, const Tokenizer& tokenizer,
+             const TokenizeOptions& options, TokenWriter& writer)
+      : files_(files),
+        paths_(paths),
+        tokenizer_(tokenizer),
+        options_(options),
+        writer_(writer),
+        all_bytes_(bytes_of(files, paths)) {}
+
+  void plain(TokenizeReport& report) {
+    for (const std::string& path : paths_) text(path, report);
+    report.text_hash = joint_hash(hashes_);
+    report.trained = writer_.count();
+    writer_.finish(report.text_hash);
+  }
+
+  void records(RecordForm form, TokenizeReport& report) {
+    RecordCounts counts;
+    for (const std::string& path : paths_) {
+      counts.add(
+          encode_records(files_, path, tokenizer_,
+                         {.form = form,
+                          .loss_on = loss_of(form, path, options_),
+                          .skip_bad = options_.skip_bad,
+                          .threads = options_.threads,
+                          .progress = [&](std::int64_t done, std::int64_t) { tell(done); }},
+                         [&](const DocumentTokens& made) { writer_.add(made.ids, made.trained); }));
+      hashes_.push_back(counts.text_hash);
+      read_ += files_.status(path).bytes;
+    }
+    report.text_hash = joint_hash(hashes_);
+    report.text_bytes = counts.text_bytes;
+    report.trained = writer_.trained();
+    report.about = about_records(form, counts);
+    report.first_bad = counts.first_bad;
+    writer_.finish(report.text_hash, report.about, counts.documents);
+  }
+
+ private:
+  void text(const std::string& path, TokenizeReport& report) {
+    TextStream stream(files_, path);
+    ParallelEncoder encoder(tokenizer_, options_.threads);
+    std::vector<std::int32_t> ids;
+    for (std::string_view piece; !(piece = stream.next()).empty();) {
+      encoder.add(piece, ids);
+      writer_.add(ids);
+      ids.clear();
+      tell(stream.file_read());
+    }
+    encoder.finish(ids);
+    const auto eos = tokenizer_.settings().eos;
+    if (paths_.size() > 1 && eos) ids.push_back(*eos);
+    writer_.add(ids);
+    report.text_bytes += stream.text_bytes();
+    hashes_.push_back(stream.hash());
+    read_ += stream.file_bytes();
+  }
+
+  void tell(std::int64_t done) const {
+    if (options_.progress) options_.progress(read_ + done, all_bytes_);
+  }
+
+  Files& files_;
+  const std::vector<std::string>& paths_;
+  const Tokenizer& tokenizer_;
+  const TokenizeOptions& options_;
+  TokenWriter& writer_;
+  std::int64_t all_bytes_, read_ = 0;
+  std::vector<std::string> hashes_;
+};
 
 // Of what makes other tokens out of the same text.
 std::string options_hash(RecordForm form, const std::string& path, const Tokenizer& tokenizer,
@@ -97,35 +151,53 @@ std::string hash_text(Files& files, const std::string& path) {
   return stream.hash();
 }
 
-TokenizeReport tokenize_file(Files& files, const std::string& input, const std::string& output,
-                             const Tokenizer& tokenizer, const TokenizeOptions& options) {
-  const RecordForm form = record_form(files, input);
-  loss_of(form, input, options);
+RecordForm form_of(Files& files, const std::vector<std::string>& texts) {
+  const RecordForm form = record_form(files, texts.at(0));
+  for (const std::string& text : texts) {
+    const RecordForm other = record_form(files, text);
+    check(other == form, "data.text: ", texts[0], " is ", name_of(form), ", but ", text, " is ",
+          name_of(other), "; give files of one kind, by a pattern such as FOLDER/*.jsonl");
+  }
+  return form;
+}
+
+TokenizeReport tokenize_files(Files& files, const std::vector<std::string>& inputs,
+                              const std::string& output, const Tokenizer& tokenizer,
+                              const TokenizeOptions& options) {
+  const RecordForm form = form_of(files, inputs);
+  loss_of(form, inputs[0], options);
   TokenizeReport report;
-  report.input = input;
+  report.input = name_of(inputs);
   report.output = output;
   report.tokenizer = tokenizer.name();
   report.vocabulary = tokenizer.vocabulary();
   report.type = token_type_name(token_width(report.vocabulary));
   TokenWriter writer(files, output, tokenizer.name(), tokenizer.vocabulary(),
                      form == RecordForm::kPlain ? TokensOf::kText : TokensOf::kDocuments);
-  if (form == RecordForm::kPlain) {
-    TextStream stream(files, input);
-    write_text(stream, tokenizer, options, writer, report);
-  } else {
-    write_records(files, form, tokenizer, options, writer, report);
-  }
+  Tokenizing tokenizing(files, inputs, tokenizer, options, writer);
+  if (form == RecordForm::kPlain)
+    tokenizing.plain(report);
+  else
+    tokenizing.records(form, report);
   report.tokens = writer.count();
   return report;
 }
 
-CachedTokens cached_tokens(Files& files, const std::string& text, const std::string& cache_folder,
-                           const Tokenizer& tokenizer, const TokenizeOptions& options) {
-  const std::string text_hash = hash_text(files, text);
-  const RecordForm form = record_form(files, text);
+TokenizeReport tokenize_file(Files& files, const std::string& input, const std::string& output,
+                             const Tokenizer& tokenizer, const TokenizeOptions& options) {
+  return tokenize_files(files, std::vector{input}, output, tokenizer, options);
+}
+
+CachedTokens cached_tokens(Files& files, const std::vector<std::string>& texts,
+                           const std::string& cache_folder, const Tokenizer& tokenizer,
+                           const TokenizeOptions& options) {
+  std::vector<std::string> hashes;
+  for (const std::string& text : texts) hashes.push_back(hash_text(files, text));
+  const std::string text_hash = joint_hash(hashes);
+  const RecordForm form = form_of(files, texts);
   const std::string others =
-      form == RecordForm::kPlain ? "" : "-" + options_hash(form, text, tokenizer, options);
-  if (form == RecordForm::kPlain) loss_of(form, text, options);
+      form == RecordForm::kPlain ? "" : "-" + options_hash(form, texts[0], tokenizer, options);
+  if (form == RecordForm::kPlain) loss_of(form, texts[0], options);
   CachedTokens cached;
   cached.path =
       path_join(cache_folder, join("tokens-", text_hash, "-", tokenizer.name(), others, ".h5"));
@@ -136,12 +208,18 @@ CachedTokens cached_tokens(Files& files, const std::string& text, const std::str
     cached.note = join("the token cache was rebuilt: ", damage);
   }
   files.make_directories(cache_folder);
-  const TokenizeReport report = tokenize_file(files, text, cached.path, tokenizer, options);
-  check(report.text_hash == text_hash, "text ", text, " changed while it was read; try again");
+  const TokenizeReport report = tokenize_files(files, texts, cached.path, tokenizer, options);
+  check(report.text_hash == text_hash, "text ", name_of(texts),
+        " changed while it was read; try again");
   if (!report.first_bad.empty())
     cached.note +=
         join(cached.note.empty() ? "" : "\n", "the first line passed over: ", report.first_bad);
   return cached;
+}
+
+CachedTokens cached_tokens(Files& files, const std::string& text, const std::string& cache_folder,
+                           const Tokenizer& tokenizer, const TokenizeOptions& options) {
+  return cached_tokens(files, std::vector{text}, cache_folder, tokenizer, options);
 }
 
 }  // namespace trireme

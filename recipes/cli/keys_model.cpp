@@ -202,7 +202,8 @@ std::vector<Key> model_keys() {
        .common = true,
        .help = "Text file to train on, tokenized into a cache by itself: plain text, JSON lines "
                "with a text, or conversations (messages, alpaca, sharegpt), also packed by gzip or "
-               "zstd; "
+               "zstd; of several a folder, a pattern in quotes ('corpus/*.jsonl'), or names with "
+               "commas between them; "
                "package:bible-kjv is the text of that Debian package."},
       {.section = "data",
        .name = "tokens",

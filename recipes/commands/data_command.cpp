@@ -108,33 +108,30 @@ Info info_of_tokens(const TokenFile& file, std::int64_t sequence) {
   return info;
 }
 
-Info info_of_text(Process& process, const Recipe& recipe, const std::string& path) {
+// Documents of JSON lines; of one file they are told by their lines, of several counted.
+Info info_of_records(Process& process, const Recipe& recipe, const std::vector<std::string>& texts,
+                     RecordForm form) {
   const auto tokenizer = make_tokenizer(recipe.data.tokenizer, process.files);
-  const RecordForm form = record_form(process.files, path);
-  if (form == RecordForm::kPlain) {
-    Recipe of = recipe;
-    of.data.text = path;
-    Info info = info_of_tokens(*open_data(process, of, *tokenizer).tokens, recipe.batch.sequence);
-    info.bytes = process.files.status(path).bytes;
-    return info;
-  }
   TokenizingBar bar(process);
   const TokenizeOptions options = bar.options(recipe);
-  Info info{.unit = "line"};
+  const bool several = texts.size() > 1;
+  Info info{.unit = several ? "document" : "line"};
   info.statistics.emplace(recipe.batch.sequence);
-  const RecordCounts counts = encode_records(
-      process.files, path, *tokenizer,
-      {.form = form,
-       .loss_on = options.loss_on.value_or(is_chat(form) ? LossOn::kAssistant : LossOn::kAll),
-       .skip_bad = options.skip_bad,
-       .threads = options.threads,
-       .progress = options.progress},
-      [&](const DocumentTokens& made) {
-        info.statistics->add({.ids = made.ids,
-                              .trained = std::count(made.trained.begin(), made.trained.end(), 1),
-                              .turns = made.turns,
-                              .line = made.line});
-      });
+  RecordCounts counts;
+  for (const std::string& text : texts)
+    counts.add(encode_records(
+        process.files, text, *tokenizer,
+        {.form = form,
+         .loss_on = options.loss_on.value_or(is_chat(form) ? LossOn::kAssistant : LossOn::kAll),
+         .skip_bad = options.skip_bad,
+         .threads = options.threads,
+         .progress = options.progress},
+        [&](const DocumentTokens& made) {
+          info.statistics->add({.ids = made.ids,
+                                .trained = std::count(made.trained.begin(), made.trained.end(), 1),
+                                .turns = made.turns,
+                                .line = several ? info.statistics->documents() + 1 : made.line});
+        }));
   info.about = about_records(form, counts);
   info.documents = counts.documents;
   info.tokens = info.statistics->tokens();
@@ -142,6 +139,21 @@ Info info_of_text(Process& process, const Recipe& recipe, const std::string& pat
   info.bytes = counts.text_bytes;
   if (!counts.first_bad.empty())
     process.err << "the first line passed over: " << counts.first_bad << "\n";
+  return info;
+}
+
+Info info_of_text(Process& process, const Recipe& recipe, const std::string& path) {
+  const std::vector<std::string> texts = texts_of(process, path);
+  const RecordForm form = form_of(process.files, texts);
+  if (form != RecordForm::kPlain) return info_of_records(process, recipe, texts, form);
+  Recipe of = recipe;
+  of.data.text = path;
+  const auto tokenizer = make_tokenizer(recipe.data.tokenizer, process.files);
+  const OpenedData opened = open_data(process, of, *tokenizer);
+  if (!opened.note.empty()) process.err << opened.note << "\n";
+  Info info = info_of_tokens(*opened.tokens, recipe.batch.sequence);
+  info.documents = std::ssize(texts);
+  for (const std::string& text : texts) info.bytes += process.files.status(text).bytes;
   return info;
 }
 

@@ -4,9 +4,8 @@
 #include <ostream>
 
 #include "framework/base/error.h"
-#include "framework/base/program.h"
-#include "framework/data/package_text.h"
 #include "framework/data/records.h"
+#include "framework/data/text_files.h"
 #include "framework/data/text_stream.h"
 #include "recipes/commands/tokenizing.h"
 
@@ -32,13 +31,12 @@ class WordCount {
 };
 
 // Bad lines are those that the tokens have passed over.
-std::int64_t words_of(Files& files, const std::string& path, RecordForm form) {
+void add_words(Files& files, const std::string& path, RecordForm form, WordCount& count) {
   TextStream text(files, path);
-  WordCount count;
   if (form == RecordForm::kPlain) {
     for (std::string_view piece = text.next(); !piece.empty(); piece = text.next())
       count.add(piece);
-    return count.words();
+    return count.end_document();
   }
   LineReader lines(text);
   for (Line line; lines.next(line);) {
@@ -48,7 +46,6 @@ std::int64_t words_of(Files& files, const std::string& path, RecordForm form) {
     } catch (const BadLine&) {
     }
   }
-  return count.words();
 }
 
 std::shared_ptr<const TokenFile> open_tokens(Process& process, const ModelSource& source) {
@@ -80,17 +77,21 @@ ScoredTokens::ScoredTokens(Process& process, const ModelSource& source, bool los
 }
 
 void ScoredTokens::open_text(Process& process, const ModelSource& source, bool loss_on) {
-  const std::string cache = process.cache_folder();
-  const std::string text = resolve_text(process.files, source.recipe.data.text, cache, run_program);
-  const RecordForm form = record_form(process.files, text);
+  const std::vector<std::string> texts = texts_of(process, source.recipe.data.text);
+  const RecordForm form = form_of(process.files, texts);
   TokenizingBar bar(process);
   TokenizeOptions options = bar.options(source.recipe);
   if (!is_chat(form) && !loss_on) options.loss_on.reset();
-  const CachedTokens cached = cached_tokens(process.files, text, cache, *source.tokenizer, options);
+  const CachedTokens cached =
+      cached_tokens(process.files, texts, process.cache_folder(), *source.tokenizer, options);
+  if (texts.size() > 1) process.err << "data.text: " << name_of(texts) << "\n";
   if (!cached.note.empty()) process.err << cached.note << "\n";
   file_ = TokenFile::open(process.files, cached.path, false);
   if (form == RecordForm::kPlain) start_ = source.start;
-  if (!is_chat(form)) words_ = words_of(process.files, text, form);
+  if (is_chat(form)) return;
+  WordCount count;
+  for (const std::string& text : texts) add_words(process.files, text, form, count);
+  words_ = count.words();
 }
 
 std::vector<std::int32_t> ScoredTokens::range(std::int64_t begin, std::int64_t end) const {

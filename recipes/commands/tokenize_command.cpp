@@ -11,8 +11,9 @@ namespace trireme {
 
 int tokenize_command(Process& process, const CommandLine& line) {
   if (line.names.size() != 2)
-    throw UsageError(join("tokenize: needs a text file and a token file to write, got ",
-                          line.names.size(), " names"));
+    throw UsageError(join("tokenize: needs a text and a token file to write, got ",
+                          line.names.size(), " names; of several texts the first has commas ",
+                          "between them, or is a folder or a pattern in quotes"));
   for (const Flag& flag : line.flags)
     if (flag.name != "data.tokenizer" && flag.name != "data.loss_on" &&
         flag.name != "data.skip_bad")
@@ -22,8 +23,8 @@ int tokenize_command(Process& process, const CommandLine& line) {
   const Recipe recipe = recipe_of(process, {.command = line.command, .flags = line.flags}, false);
   const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(recipe.data.tokenizer, process.files);
   TokenizingBar bar(process);
-  const TokenizeReport r =
-      tokenize_file(process.files, line.names[0], line.names[1], *tokenizer, bar.options(recipe));
+  const TokenizeReport r = tokenize_files(process.files, texts_of(process, line.names[0]),
+                                          line.names[1], *tokenizer, bar.options(recipe));
   if (line.options.contains("json"))
     process.out << "{\"input\": " << json_string(r.input)
                 << ", \"output\": " << json_string(r.output)

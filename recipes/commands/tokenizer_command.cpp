@@ -53,12 +53,13 @@ const KnownPattern& wanted_pattern(const CommandLine& line) {
   throw UsageError(join("--split = ", given->second, ": legal values: gpt2 or llama3"));
 }
 
-std::vector<std::string> wanted_texts(const CommandLine& line) {
+std::vector<std::string> wanted_texts(Process& process, const CommandLine& line) {
   std::vector<std::string> texts;
   for (const Flag& flag : line.flags) {
     if (flag.name != "data.text") continue;
     if (!flag.value || flag.value->empty()) throw UsageError("--data.text needs a file");
-    texts.push_back(*flag.value);
+    const std::vector<std::string> some = texts_of(process, *flag.value);
+    texts.insert(texts.end(), some.begin(), some.end());
   }
   if (texts.empty()) throw UsageError(join("tokenizer train: ", kUsage));
   return texts;
@@ -127,7 +128,7 @@ int train(Process& process, const CommandLine& line) {
   if (line.names.size() != 2) throw UsageError(join("tokenizer train: ", kUsage));
   const Recipe recipe =
       recipe_of(process, {.command = line.command, .flags = without_texts(line)}, false);
-  const std::vector<std::string> texts = wanted_texts(line);
+  const std::vector<std::string> texts = wanted_texts(process, line);
   const std::int64_t tokens = wanted_tokens(line);
   const KnownPattern& pattern = wanted_pattern(line);
   BpeTrainer trainer(pattern);

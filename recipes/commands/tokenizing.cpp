@@ -3,6 +3,7 @@
 #include "framework/base/error.h"
 #include "framework/base/program.h"
 #include "framework/data/package_text.h"
+#include "framework/data/text_files.h"
 #include "recipes/report/numbers.h"
 #include "recipes/report/printable.h"
 
@@ -75,18 +76,26 @@ void expect_same_tokenizer(const TokenFile& tokens, const Recipe& recipe,
 
 }  // namespace
 
+std::vector<std::string> texts_of(Process& process, const std::string& value) {
+  return text_files(process.files,
+                    resolve_text(process.files, value, process.cache_folder(), run_program));
+}
+
 OpenedData open_data(Process& process, const Recipe& recipe, const Tokenizer& tokenizer) {
   if (!recipe.data.tokens.empty()) {
     OpenedData opened{TokenFile::open(process.files, recipe.data.tokens), {}};
     expect_same_tokenizer(*opened.tokens, recipe, tokenizer);
     return opened;
   }
-  const std::string cache = process.cache_folder();
-  const std::string text = resolve_text(process.files, recipe.data.text, cache, run_program);
+  const std::vector<std::string> texts = texts_of(process, recipe.data.text);
   TokenizingBar bar(process);
   const CachedTokens cached =
-      cached_tokens(process.files, text, cache, tokenizer, bar.options(recipe));
-  return {TokenFile::open(process.files, cached.path, false), cached.note};
+      cached_tokens(process.files, texts, process.cache_folder(), tokenizer, bar.options(recipe));
+  std::string note = cached.note;
+  if (texts.size() > 1)
+    note = join("data.text = ", recipe.data.text, ": ", name_of(texts), note.empty() ? "" : "\n",
+                note);
+  return {TokenFile::open(process.files, cached.path, false), note};
 }
 
 }  // namespace trireme

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "framework/data/text_tokens.h"
 #include "framework/data/token_file.h"
@@ -36,6 +37,9 @@ class TokenizingBar {
   Clock::time_point begin_ = Clock::now();
   double shown_ = 0;  // seconds after begin_
 };
+
+// The files of a value of data.text: text_files, or the text of a package.
+std::vector<std::string> texts_of(Process& process, const std::string& value);
 
 struct OpenedData {
   std::shared_ptr<const TokenFile> tokens;

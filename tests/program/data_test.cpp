@@ -1,6 +1,7 @@
 // Conversations from outside: shown, counted, trained on, resumed, under layouts.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "tests/program/harness/program_run.h"
@@ -72,6 +73,14 @@ TEST_F(ChatRun, IsShownAndCounted) {
        {"tokens", "trained", "documents", "about", "lengths", "duplicates", "longer_than_sequence"})
     EXPECT_EQ(info[key], again[key]) << key;
   EXPECT_LT(info["trained"], info["tokens"]);
+  const std::string texts = run_ / "texts";
+  std::filesystem::create_directory(texts);
+  write_file(texts + "/b.txt", "two");
+  write_file(texts + "/a.txt", "one");
+  end = run_to_end({program(), "data", "show", "--data.text=" + texts,
+                    "--data.tokenizer=" + tokenizer_, "--batch.sequence=60"});
+  EXPECT_NE(end.out.find("one<|endoftext|>two<|endoftext|>"), std::string::npos) << end.out;
+  EXPECT_NE(end.err.find(": 2 files, " + texts + "/a.txt to "), std::string::npos) << end.err;
   EXPECT_EQ(run_to_end({program(), "data"}).code, 2);
   EXPECT_EQ(run_to_end({program(), "data", "show", "-n", "x"}).code, 2);
 }
