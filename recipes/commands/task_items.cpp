@@ -4,6 +4,8 @@
 
 #include "framework/base/error.h"
 #include "framework/base/json/json.h"
+#include "framework/data/records.h"
+#include "framework/data/text_stream.h"
 
 namespace trireme {
 
@@ -41,33 +43,28 @@ TaskItem choice_item(const Json& json, const std::string& place) {
 }
 
 // What is wrong is told with its line of the file, not with line 1 of a line.
-Json parse_line(std::string_view line, const std::string& path, std::int64_t number) {
+Json parse_line(const Line& line, const std::string& path) {
   try {
-    return parse_json(line, path);
+    return parse_json(line.text, path);
   } catch (const Error& error) {
     const std::string told = error.what(), first = path + ":1:";
     if (!told.starts_with(first)) throw;
-    throw Error(join(path, ":", number, ":", told.substr(first.size())));
+    throw Error(join(path, ":", line.number, ":", told.substr(first.size())));
   }
 }
 
 }  // namespace
 
 std::vector<TaskItem> read_items(Files& files, const std::string& path, Task task) {
-  const std::string all = read_whole(files, path);
+  TextStream text(files, path);
+  LineReader lines(text);
   std::vector<TaskItem> items;
-  std::int64_t number = 0;
-  for (std::size_t at = 0; at < all.size();) {
-    const std::size_t end = std::min(all.find('\n', at), all.size());
-    const std::string_view line = std::string_view(all).substr(at, end - at);
-    at = end + 1;
-    ++number;
-    if (line.find_first_not_of(kBlanks) == std::string_view::npos) continue;
-    const std::string place = join(path, ":", number);
-    const Json json = parse_line(line, path, number);
+  for (Line line; lines.next(line);) {
+    const std::string place = join(path, ":", line.number);
+    const Json json = parse_line(line, path);
     check(json.is(Json::Kind::kObject), place, ": an object is expected, here is ", describe(json));
     items.push_back(task == Task::kLambada ? lambada_item(json, place) : choice_item(json, place));
-    items.back().line = number;
+    items.back().line = line.number;
   }
   check(!items.empty(), path, " has no items: each line is a JSON object");
   return items;

@@ -6,7 +6,7 @@
 //   joined
 //            as they are, so a choice begins with its blank if there is one.
 //
-// Other members are passed over, blank lines too.
+// Other members are passed over, blank lines too. The file may be packed by gzip or zstd.
 #pragma once
 
 #include <cstdint>

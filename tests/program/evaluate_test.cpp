@@ -203,6 +203,9 @@ TEST_F(Evaluate, LastWords) {
   const Object one = evaluate({"--task", "lambada", file});
   EXPECT_EQ(one["items"], 3);
   EXPECT_EQ(one["right"], 2);
+  write_file(*run_ / "items.jsonl.gz", testing::gzip(text_of_file(file)));
+  const Object packed = evaluate({"--task=lambada", *run_ / "items.jsonl.gz"});
+  EXPECT_EQ(packed["word_perplexity"], one["word_perplexity"]);
   EXPECT_NEAR(one["accuracy"].get<double>(), 2.0 / 3, 1e-12);
   double sum = 0;
   for (const std::string text : {"ab ab ab ab", "ab ab ab qx", "b ab ab ab ab"})
