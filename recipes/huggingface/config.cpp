@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <string_view>
 
 #include "framework/base/error.h"
@@ -255,6 +256,7 @@ class Reader {
     double theta = fields_.number_or("rope_theta", kUsualTheta);
     if (const Json* parameters = fields_.find("rope_parameters")) {
       parameters->object(fields_.what("rope_parameters"));
+      if (scaling) same_positions(*scaling, *parameters, theta);
       scaling = parameters;
       if (const Json* newer = parameters->find("rope_theta"))
         theta = newer->number(fields_.what("rope_parameters.rope_theta"));
@@ -264,6 +266,26 @@ class Reader {
     set_number("rope_theta", theta);
     fields_.expect("partial_rotary_factor", 1.0);
     if (scaling) scale_positions(*scaling);
+  }
+
+  // Of a file that has both, versions of `transformers` take the one or the other.
+  void same_positions(const Json& older, const Json& newer, double theta) {
+    const auto meant = [&](const Json& from, const std::string& what) {
+      std::map<std::string, std::string> fields{{"rope_theta", number_text(theta)},
+                                                {"rope_type", "\"default\""}};
+      for (const auto& [key, value] : from.object(fields_.what(what))) {
+        const bool number = value.is(Json::Kind::kInteger) || value.is(Json::Kind::kReal);
+        if (!value.is_null())
+          fields[key == "type" ? "rope_type" : key] =
+              number ? number_text(value.number(key)) : to_text(value);
+      }
+      return fields;
+    };
+    if (older.object(fields_.what("rope_scaling")).empty()) return;
+    if (meant(older, "rope_scaling") != meant(newer, "rope_parameters"))
+      fields_.problem(
+          "rope_scaling and rope_parameters are both there and say different things; "
+          "take the one that is wrong out");
   }
 
   void scale_positions(const Json& scaling) {

@@ -71,6 +71,26 @@ TEST(HfConfig, NewerFilesPutPositionsIntoRopeParameters) {
   EXPECT_EQ(read(text).dtype, DType::kF16);
 }
 
+// transformers 5 takes rope_scaling where both are, with the outer rope_theta; older ones know it
+// alone. So both must mean the same.
+TEST(HfConfig, OldAndNewPositionsMustAgree) {
+  const auto both = [](const std::string& newer) {
+    return with(kLlama32, "rope_parameters", newer);
+  };
+  const std::string same =
+      R"("factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
+         "original_max_position_embeddings": 8192)";
+  const auto keys =
+      keys_of(read(both(R"({"rope_type": "llama3", "rope_theta": 500000, )" + same + "}")));
+  EXPECT_EQ(keys.at("rope_theta"), "500000");
+  EXPECT_EQ(keys.at("rope_scaling"), "llama3:32,1,4,8192");
+  for (const std::string& newer : {std::string(R"({"rope_type": "default", "rope_theta": 500000})"),
+                                   R"({"rope_type": "llama3", "rope_theta": 10000, )" + same + "}",
+                                   R"({"rope_type": "linear", )" + same + "}"})
+    EXPECT_NE(refusal(both(newer)).find("both there and say different things"), std::string::npos)
+        << newer;
+}
+
 TEST(HfConfig, Gpt2) {
   const auto keys = keys_of(read(kGpt2));
   EXPECT_EQ(keys.at("family"), "gpt2");
