@@ -94,14 +94,16 @@ TokenDataset::TokenDataset(std::shared_ptr<const TokenFile> tokens, const Sample
   check(cut > length, "token file ", tokens_->path(), " has ", cut,
         " tokens for training, but "
         "batch.sequence = ",
-        length, " needs at least ", length + 1);
+        length, " needs at least ", length + 1,
+        cut > 1 ? join("; use batch.sequence = ", cut - 1, " or less, or more text") : "");
   train_ = std::make_unique<SampleSet>(tokens_, 0, cut, options);
   if (options.validation == 0.0) return;
   check(tail > length, "token file ", tokens_->path(), " has ", tail,
         " tokens for validation "
         "(data.validation = ",
         options.validation, " of ", count, "), but batch.sequence = ", length, " needs at least ",
-        length + 1);
+        length + 1, "; use data.validation = 0 to hold nothing out, a larger part",
+        tail > 1 ? join(", or batch.sequence = ", tail - 1, " or less") : "");
   SampleOptions in_order = options;
   in_order.shuffle = false;
   validation_ = std::make_unique<SampleSet>(tokens_, cut, count, in_order);

@@ -232,12 +232,15 @@ TEST_F(Samples, WhatCannotBeIsRefused) {
     return sentence_of([&] { TokenDataset(counting(count), options); });
   };
   const std::string path = folder_ / "t.h5";
-  EXPECT_EQ(
-      refusal(5, {.sequence = 5, .vocabulary = 1000}),
-      "token file " + path + " has 5 tokens for training, but batch.sequence = 5 needs at least 6");
-  EXPECT_NE(refusal(100, {.sequence = 10, .validation = 0.1, .vocabulary = 1000})
-                .find("10 tokens for validation (data.validation = 0.1 of 100)"),
-            std::string::npos);
+  EXPECT_EQ(refusal(5, {.sequence = 5, .vocabulary = 1000}),
+            "token file " + path +
+                " has 5 tokens for training, but batch.sequence = 5 needs at least 6; use "
+                "batch.sequence = 4 or less, or more text");
+  EXPECT_EQ(refusal(100, {.sequence = 10, .validation = 0.1, .vocabulary = 1000}),
+            "token file " + path +
+                " has 10 tokens for validation (data.validation = 0.1 of 100), but batch.sequence "
+                "= 10 needs at least 11; use data.validation = 0 to hold nothing out, a larger "
+                "part, or batch.sequence = 9 or less");
   EXPECT_NE(refusal(100, {.sequence = 0, .vocabulary = 1000}).find("batch.sequence = 0"),
             std::string::npos);
   EXPECT_NE(refusal(100, {.sequence = 5, .validation = 1.0, .vocabulary = 1000})
