@@ -2,13 +2,15 @@
 """Ids of conversations as Trireme encodes them beside those of transformers' apply_chat_template(tokenize=True).
 
   python3 -m venv V && V/bin/pip install transformers h5py
-  V/bin/python bench/compare_chat.py build/recipes/trireme FOLDER ... [--golden FILE]
+  V/bin/python bench/compare_chat.py build/recipes/trireme FOLDER ... [--templates FOLDER] [--golden FILE]
 
 Each FOLDER has a tokenizer.json and a tokenizer_config.json. Its own chat template is compared, if it has one, and the
-templates below, of public models' features, on its vocabulary. Ends with 1 where ids differ. --golden: writes the
+templates below, of public models' features, on its vocabulary; so are all *.jinja of --templates, such as the folder
+chat_templates of https://github.com/chujiezheng/chat_templates (18 of published models). Ends with 1 where ids differ. --golden: writes the
 conversations and ids of folders with a template of their own, for tests/framework/data/chat/golden_test.cpp.
 """
 import argparse
+import glob
 import json
 import os
 import shutil
@@ -120,8 +122,13 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
     parser.add_argument("folders", nargs="+")
+    parser.add_argument("--templates")
     parser.add_argument("--golden")
     flags = parser.parse_args()
+    templates = dict(TEMPLATES)
+    for path in sorted(glob.glob(os.path.join(flags.templates, "*.jinja"))) if flags.templates else []:
+        with open(path) as file:
+            templates[os.path.basename(path)] = file.read()
     failures, golden = 0, {}
     for folder in flags.folders:
         folder = folder.rstrip("/")
@@ -132,7 +139,7 @@ def main():
         if own:
             golden[name] = []
             failures += compare(flags.program, folder, name, golden[name])
-        for template, source in TEMPLATES.items():
+        for template, source in templates.items():
             with tempfile.TemporaryDirectory() as scratch:
                 for file in ("tokenizer.json", "config.json", "special_tokens_map.json"):
                     if os.path.exists(os.path.join(folder, file)):
