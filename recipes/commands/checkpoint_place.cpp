@@ -27,7 +27,10 @@ std::vector<std::string> checkpoints_in(Files& files, const std::string& name) {
   if (folder.substr(slash == std::string::npos ? 0 : slash + 1).starts_with("step-"))
     return {folder};
   expect_no_adapter(files, folder);
-  fail(folder, " has no checkpoint: name a run's folder, or one of its checkpoints/step-*");
+  fail(folder, " has no checkpoint: name a run's folder, or one of its checkpoints/step-*",
+       files.exists(path_join(folder, "config.json"))
+           ? "; it is a model folder, of which trireme checkpoint import makes one"
+           : "");
 }
 
 }  // namespace trireme
