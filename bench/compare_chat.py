@@ -67,18 +67,31 @@ def conversations():
     return plain, tools, parts
 
 
-def ours(program, folder, messages):
-    """None where it is refused."""
+def tokenized(program, folder, conversations):
+    """Ids of each; the sentence where one is refused."""
     with tempfile.TemporaryDirectory() as scratch:
         text, out = os.path.join(scratch, "c.jsonl"), os.path.join(scratch, "c.h5")
         with open(text, "w") as file:
-            file.write(json.dumps({"messages": messages}, ensure_ascii=False) + "\n")
+            for messages in conversations:
+                file.write(json.dumps({"messages": messages}, ensure_ascii=False) + "\n")
         end = subprocess.run([program, "tokenize", text, out, "--data.tokenizer=" + folder, "--data.loss_on=all"],
                              capture_output=True, text=True)
         if end.returncode != 0:
             return end.stderr.strip()
         with h5py.File(out) as file:
-            return [int(i) for i in file["tokens"][:]]
+            ids = [int(i) for i in file["tokens"][:]]
+            marks = file["marks"][:]
+    begins = [i for i in range(len(ids)) if marks[i // 8] >> i % 8 & 1]
+    return [ids[a:b] for a, b in zip(begins, begins[1:] + [len(ids)])]
+
+
+def ours(program, folder, conversations):
+    """Of each its ids, or the sentence that refuses it. All at once, which is faster, unless one is refused."""
+    together = tokenized(program, folder, conversations)
+    if isinstance(together, list):
+        return together
+    alone = [tokenized(program, folder, [messages]) for messages in conversations]
+    return [one if isinstance(one, str) else one[0] for one in alone]
 
 
 def theirs(tokenizer, messages):
@@ -101,8 +114,9 @@ def compare(program, folder, name, golden):
     plain, tools, parts = conversations()
     same = refused = 0
     failures = []
-    for messages in plain + tools + parts:
-        a, b = ours(program, folder, messages), theirs(tokenizer, messages)
+    all_ours = ours(program, folder, plain) + ours(program, folder, tools) + ours(program, folder, parts)
+    for messages, a in zip(plain + tools + parts, all_ours, strict=True):
+        b = theirs(tokenizer, messages)
         if isinstance(a, str) and isinstance(b, str):
             refused += 1
         elif a == b:
