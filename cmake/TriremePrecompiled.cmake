@@ -56,7 +56,8 @@ set(TRIREME_APART
   tests/conformance/comm/quick_cases.cpp tests/conformance/infer/infer_kernels_test.cpp
   tests/conformance/infer/quantized_test.cpp tests/framework/base/simulated_files_test.cpp
   tests/framework/checkpoint/writer_test.cpp tests/framework/data/chat/conversation_test.cpp
-  tests/framework/data/token_crash_test.cpp tests/parity/lora_test.cpp tests/parity/relayout_test.cpp
+  tests/framework/data/token_crash_test.cpp tests/parity/lora_test.cpp tests/parity/parity_test.cpp
+  tests/parity/relayout_test.cpp
   tests/pipeline/schedule_test.cpp)
 list(TRANSFORM TRIREME_APART PREPEND ${CMAKE_SOURCE_DIR}/)
 
