@@ -53,6 +53,11 @@ void Backend::upload(const void* host, const Tensor& to) {
   copy_bytes(to.data(), host, to.bytes());
 }
 
+void Backend::share(std::int64_t n,
+                    const std::function<void(std::int64_t begin, std::int64_t end)>& f) {
+  f(0, n);
+}
+
 void Backend::download(const Tensor& from, void* host) {
   check(from.defined(), "download: the tensor is not defined");
   Access access(*this);

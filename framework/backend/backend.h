@@ -6,6 +6,7 @@
 // accessible while a lease lives, which lets a test backend protect it at all other times.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -66,6 +67,11 @@ class Backend {
   // Where threads of the machine, and files being read, may write to a tensor at any time: on
   // backends whose memory is the machine's. Null: such bytes have to be uploaded.
   virtual std::byte* host_address(const Tensor&) const { return nullptr; }
+
+  // Work of the host on [0, n): f(begin, end) on parts of it, by the threads that this backend
+  // computes with; all of it by the caller where it has none on the host. f must not throw.
+  virtual void share(std::int64_t n,
+                     const std::function<void(std::int64_t begin, std::int64_t end)>& f);
 
   // Opens and closes access to device memory; calls nest. Used by leases and by communicators.
   virtual void begin_access() {}

@@ -32,7 +32,11 @@ namespace {
 
 void download(Backend& backend, const Tensor& from, Logits& to) {
   to.resize(static_cast<std::size_t>(from.elements()));
-  if (from.dtype() == DType::kF32) return backend.download(from, to.data());
+  if (from.dtype() == DType::kF32) {
+    return backend.share(from.rows(), [&](std::int64_t begin, std::int64_t end) {
+      backend.download(from.sliced_rows(begin, end), to.data() + begin * from.columns());
+    });
+  }
   const std::vector<double> all = download_doubles(backend, from);
   to.assign(all.begin(), all.end());
 }

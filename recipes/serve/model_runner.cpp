@@ -4,6 +4,7 @@
 #include <deque>
 #include <exception>
 #include <optional>
+#include <utility>
 
 #include "framework/backend/host_values.h"
 #include "framework/base/error.h"
@@ -148,6 +149,10 @@ class Leader final : public ModelRunner {
     const WeightStream* const stream = rank_.engine.stage().stream();
     return stream ? stream->totals() : StreamTimes();
   }
+  void share(std::int64_t n,
+             const std::function<void(std::int64_t begin, std::int64_t end)>& f) override {
+    rank_.backend.share(n, f);
+  }
   bool survives() const override { return rank_.mesh.world().size() == 1; }
 
   void start(std::span<const InferenceRows> passes) override {
@@ -212,7 +217,9 @@ class Leader final : public ModelRunner {
     if (rows.ids.empty() && in_step(rank_)) return work_.run_empty();
     if (rows.ids.empty()) return;
     work_.run(rows);
-    if (ends_here()) flight.own = {std::move(work_.logits()), std::move(work_.top())};
+    if (!ends_here()) return;
+    flight.own = {std::exchange(work_.logits(), std::move(used_)), std::move(work_.top())};
+    used_ = {};
   }
   void end() {
     check(!flights_.empty(), "serving: no pass is in flight");
@@ -220,6 +227,7 @@ class Leader final : public ModelRunner {
     Flight& flight = flights_.front();
     answers_.resize(flight.arriving.size());
     for (std::size_t r = 0; r < answers_.size(); ++r) {
+      if (ends_here() && r == 0) used_ = std::move(answers_[0].logits);
       answers_[r] = {};
       if (flight.arriving[r]) flight.arriving[r]->take(answers_[r]);
     }
@@ -233,6 +241,7 @@ class Leader final : public ModelRunner {
   StageWork work_;
   std::deque<Flight> flights_;
   std::vector<PassAnswer> answers_;
+  Logits used_;  // memory of an answer that was taken, for the next pass
   int living_;
   bool broken_ = false;
 };

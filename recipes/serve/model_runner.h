@@ -15,6 +15,7 @@
 // same way to the leader, who streams them.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -41,6 +42,12 @@ class ModelRunner {
   virtual void start(std::span<const InferenceRows> passes) = 0;
   // Waits for the oldest one in flight: answers of each replica, there until the next call.
   virtual std::span<PassAnswer> finish() = 0;
+  // f(begin, end) on parts of [0, n) by the threads that compute passes, which have nothing to do
+  // between them. f must not throw.
+  virtual void share(std::int64_t n,
+                     const std::function<void(std::int64_t begin, std::int64_t end)>& f) {
+    f(0, n);
+  }
   // Whether it goes on after a pass that ended with std::bad_alloc or "out of memory". Several
   // ranks do not: some may have passed where others have not.
   virtual bool survives() const { return false; }

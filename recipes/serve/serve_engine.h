@@ -16,6 +16,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -132,9 +133,15 @@ class ServeEngine {
     bool scores = false;  // logits of every row
     bool whole = false;   // of the last row
   };
+  // What a row says of the next token; nothing if none is to be chosen.
+  struct Chosen {
+    std::optional<ChosenToken> token;
+    std::exception_ptr error;
+  };
   struct Flight {
     std::vector<PlannedRows> rows;
     std::vector<Place> places;
+    std::vector<Chosen> chosen;
     bool active = false;
   };
   void grow(const std::atomic<bool>& stop);
@@ -153,7 +160,12 @@ class ServeEngine {
   void give_up_newest();
   std::vector<InferenceRows> rows_for_replicas(Flight& flight) const;
   void want(const PlannedRows& rows, InferenceRows& pass, Place& place) const;
-  void use_answer(const PlannedRows& rows, const Place& place, const PassAnswer& answer);
+  void choose(Flight& flight, std::span<const PassAnswer> answers);
+  std::span<const float> logits_of(const PassAnswer& answer, std::size_t row) const;
+  std::optional<ChosenToken> chosen_of(const PlannedRows& rows, const Place& place,
+                                       const PassAnswer& answer) const;
+  void use_answer(const PlannedRows& rows, const Place& place, const PassAnswer& answer,
+                  Chosen chosen);
   SamplingContext context_of(const Choice& choice) const;
   std::optional<FinishReason> take_token(Choice& choice, ChosenToken token);
   void score_prompt(Choice& choice, std::int64_t position, std::span<const float> logits);

@@ -11,6 +11,7 @@ namespace trireme {
 std::vector<InferenceRows> ServeEngine::rows_for_replicas(Flight& flight) const {
   std::vector<InferenceRows> passes(static_cast<std::size_t>(model_.replicas()));
   flight.places.assign(flight.rows.size(), {});
+  flight.chosen.assign(flight.rows.size(), {});
   for (std::size_t i = 0; i < flight.rows.size(); ++i) {
     const PlannedRows& r = flight.rows[i];
     InferenceRows& pass = passes[static_cast<std::size_t>(r.replica)];
@@ -84,10 +85,47 @@ void ServeEngine::end_pass(Flight& flight) {
   with_model([&] { answers = model_.finish(); });
   flight.active = false;
   scheduler_.computed(flight.rows);
+  choose(flight, answers);
   for (std::size_t i = 0; i < flight.rows.size(); ++i) {
     const PlannedRows& r = flight.rows[i];
-    use_answer(r, flight.places[i], answers[static_cast<std::size_t>(r.replica)]);
+    use_answer(r, flight.places[i], answers[static_cast<std::size_t>(r.replica)],
+               std::move(flight.chosen[i]));
   }
+}
+
+// A token is a function of its own row and answer alone, so all are chosen at once. Asks for no
+// memory outside of the choices, each of which may fail alone.
+void ServeEngine::choose(Flight& flight, std::span<const PassAnswer> answers) {
+  const auto choose_one = [&](std::size_t i) {
+    const PlannedRows& r = flight.rows[i];
+    try {
+      flight.chosen[i].token =
+          chosen_of(r, flight.places[i], answers[static_cast<std::size_t>(r.replica)]);
+    } catch (...) {
+      flight.chosen[i].error = std::current_exception();
+    }
+  };
+  model_.share(std::ssize(flight.rows), [&choose_one](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) choose_one(static_cast<std::size_t>(i));
+  });
+}
+
+std::span<const float> ServeEngine::logits_of(const PassAnswer& answer, std::size_t row) const {
+  return std::span<const float>(answer.logits)
+      .subspan(row * static_cast<std::size_t>(model_.vocab()), static_cast<std::size_t>(vocab_));
+}
+
+std::optional<ChosenToken> ServeEngine::chosen_of(const PlannedRows& r, const Place& place,
+                                                  const PassAnswer& answer) const {
+  const auto it = choices_.find(r.number);
+  if (it == choices_.end() || !r.last) return {};
+  const Choice& c = *it->second;
+  const GenerationRequest& wanted = c.request.wanted;
+  if (wanted.max_tokens <= 0) return {};
+  if (!place.scores && !place.whole)
+    return choose_token(answer.top[place.top], wanted.sampling, context_of(c));
+  const std::size_t last = place.scores ? static_cast<std::size_t>(r.count - 1) : 0;
+  return choose_token(logits_of(answer, place.logits + last), wanted.sampling, context_of(c));
 }
 
 // Memory that ends in a pass is the newest's loss where the model survives that.
@@ -120,29 +158,19 @@ void ServeEngine::count_pass(const std::vector<PlannedRows>& rows) {
 }
 
 // Logits of the echoed rows of a prompt, and of the last row. Whoever ended on the way is gone.
-void ServeEngine::use_answer(const PlannedRows& r, const Place& place, const PassAnswer& answer) {
+void ServeEngine::use_answer(const PlannedRows& r, const Place& place, const PassAnswer& answer,
+                             Chosen chosen) {
   const auto it = choices_.find(r.number);
   if (it == choices_.end()) return;
   Choice& c = *it->second;
-  const GenerationRequest& wanted = c.request.wanted;
-  const auto row = [&](std::size_t i) {
-    return std::span<const float>(answer.logits)
-        .subspan((place.logits + i) * static_cast<std::size_t>(model_.vocab()),
-                 static_cast<std::size_t>(vocab_));
-  };
-  std::optional<ChosenToken> chosen;
   std::optional<FinishReason> end;
   try {
     if (place.scores)
       for (std::int64_t i = 0; i < r.count; ++i)
-        score_prompt(c, r.first + i, row(static_cast<std::size_t>(i)));
-    if (r.last && wanted.max_tokens > 0 && !place.scores && !place.whole)
-      chosen = choose_token(answer.top[place.top], wanted.sampling, context_of(c));
-    else if (r.last && wanted.max_tokens > 0)
-      chosen = choose_token(row(place.scores ? static_cast<std::size_t>(r.count - 1) : 0),
-                            wanted.sampling, context_of(c));
-    if (chosen)
-      end = take_token(c, std::move(*chosen));
+        score_prompt(c, r.first + i, logits_of(answer, place.logits + static_cast<std::size_t>(i)));
+    if (chosen.error) std::rethrow_exception(chosen.error);
+    if (chosen.token)
+      end = take_token(c, std::move(*chosen.token));
     else if (r.last)
       end = FinishReason::kLength;
   } catch (const Error& error) {

@@ -5,6 +5,7 @@
 #include "framework/backend/cpu/cpu_infer_kernels.h"
 #include "framework/backend/cpu/cpu_kernels.h"
 #include "framework/backend/cpu/matrix_tiles.h"
+#include "framework/backend/cpu/parallel.h"
 #include "framework/backend/cpu/pool.h"
 #include "framework/base/error.h"
 
@@ -16,6 +17,7 @@ class CpuBackend final : public Backend {
  public:
   CpuBackend(std::shared_ptr<MemoryLedger> ledger, int threads)
       : Backend(std::move(ledger)),
+        threads_(threads),
         pool_(std::make_shared<Pool>()),
         kernels_(*this, threads, cpu_multiplies_bf16()),
         train_kernels_(make_cpu_train_kernels(*this, kernels_, threads)),
@@ -24,6 +26,11 @@ class CpuBackend final : public Backend {
 
   std::string_view name() const override { return "cpu"; }
   bool computes(DType dtype) const override { return is_floating(dtype) && dtype != DType::kF64; }
+
+  void share(std::int64_t n,
+             const std::function<void(std::int64_t begin, std::int64_t end)>& f) override {
+    parallel_ranges(threads_, n, 4, [&](std::int64_t begin, std::int64_t end) { f(begin, end); });
+  }
 
   std::byte* host_address(const Tensor& t) const override {
     return static_cast<std::byte*>(t.data());
@@ -49,6 +56,7 @@ class CpuBackend final : public Backend {
   InferKernels& do_infer_kernels() override { return infer_kernels_; }
 
  private:
+  int threads_;
   std::shared_ptr<Pool> pool_;
   CpuKernels kernels_;
   std::unique_ptr<TrainKernels> train_kernels_;
