@@ -43,7 +43,7 @@ Json memory_json(const ServedMemory& memory, const ServeStats& stats) {
 }  // namespace
 
 Json props_json(const ServedModel& model, const ServeStats& stats) {
-  const Sampling s;
+  const Sampling& s = model.drawing;
   return Json::Object{
       {"model", model.name},
       {"max_model_len", model.context},

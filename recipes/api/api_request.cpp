@@ -37,7 +37,7 @@ std::vector<std::pair<std::int32_t, double>> bias_of(Fields& fields, const Serve
 
 Sampling sampling_of(Fields& fields, const ServedModel& model, const ApiLimits& limits,
                      std::uint64_t seed) {
-  Sampling s;
+  Sampling s = model.drawing;
   s.temperature = fields.number("temperature", 0, 2).value_or(s.temperature);
   s.top_p = fields.number("top_p", 0, 1).value_or(s.top_p);
   if (s.top_p == 0) fields.refuse("top_p", "a number above 0, up to 1, is expected");

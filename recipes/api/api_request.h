@@ -36,6 +36,7 @@ struct ServedModel {
   std::vector<std::int32_t> ends, answer_ends;
   std::shared_ptr<const ConversationEncoder> chat;  // null: it has no chat template
   ServedMemory memory = {};
+  Sampling drawing = {};  // of requests that say nothing else
 };
 
 struct ApiLimits {

@@ -56,7 +56,10 @@ Object common_fields(const ApiLimits& limits) {
   const Json stop = strings(1, static_cast<std::int64_t>(limits.stop_bytes));
   return {
       {"model", text("The served model's name; another is 404.")},
-      {"temperature", number(0, 2, 1, "Below 1e-5: always the likeliest token.")},
+      {"temperature",
+       number(0, 2, 1,
+              "Below 1e-5: always the likeliest token. If left out: what the model folder's "
+              "generation_config.json says; so are top_p, top_k, min_p and repetition_penalty.")},
       {"top_p", Object{{"type", "number"},
                        {"exclusiveMinimum", 0},
                        {"maximum", 1},

@@ -109,6 +109,7 @@ class Chat {
   ModelWork prepare(const ModelSource& source) {
     if (source.recipe.model.family == "mlp")
       throw UsageError("chat: model.family = mlp classifies; a model that continues texts talks");
+    use_defaults(source.drawing, line_, wishes_.options.settings.sampling);
     ServedModel model = served_model(process_.files, source, folder_name(line_.names[0]));
     if (wishes_.context > model.context)
       throw UsageError(join("--max-model-len = ", wishes_.context, ": the model has ",

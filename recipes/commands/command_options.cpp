@@ -20,11 +20,13 @@ Option plain(std::string_view name, std::string_view help) {
 
 std::vector<Option> drawing(std::string_view tokens) {
   return {
-      valued("temperature", "T", "0: always the likeliest token [0.8]"),
-      valued("top_k", "K", "of the likeliest K tokens; 0: of all [40]"),
-      valued("top_p", "P", "of the likeliest tokens with this sum of probability [1]"),
-      valued("min_p", "P", "of tokens at least so likely, as part of the likeliest one [0]"),
-      valued("repetition_penalty", "R", "of tokens in prompt and answer [1]"),
+      valued("temperature", "T", "0: always the likeliest token [the folder's, or 0.8]"),
+      valued("top_k", "K", "of the likeliest K tokens; 0: of all [the folder's, or 40]"),
+      valued("top_p", "P",
+             "of the likeliest tokens with this sum of probability [the folder's, or 1]"),
+      valued("min_p", "P",
+             "of tokens at least so likely, as part of the likeliest one [the folder's, or 0]"),
+      valued("repetition_penalty", "R", "of tokens in prompt and answer [the folder's, or 1]"),
       valued("presence_penalty", "R", "of tokens in the answer, -2 to 2 [0]"),
       valued("frequency_penalty", "R", "of tokens in the answer, each time, -2 to 2 [0]"),
       valued("seed", "N", "the same seed draws the same [1]"),

@@ -256,9 +256,13 @@ class LinesMaker {
 }  // namespace
 
 int generate_lines(Process& process, const CommandLine& line, const GenerateWishes& wishes) {
-  LinesMaker maker(process, wishes);
+  GenerateWishes own = wishes;
+  LinesMaker maker(process, own);
   open_model(process, line, wishes.folder,
-             [&](const ModelSource& source) { return maker.prepare(source); },
+             [&](const ModelSource& source) {
+               use_defaults(source.drawing, line, own.settings.sampling);
+               return maker.prepare(source);
+             },
              {.bytes = wishes.kv_bytes, .whole = true, .texts = wishes.sequences});
   return maker.finish();
 }

@@ -137,11 +137,15 @@ class TextMaker {
 }  // namespace
 
 int generate_text(Process& process, const CommandLine& line, const GenerateWishes& wishes) {
-  TextMaker maker(process, wishes);
+  GenerateWishes own = wishes;
+  TextMaker maker(process, own);
   // A token has a byte at least.
   const std::int64_t most = std::ssize(wishes.prompt) + kTemplateTokens + wishes.settings.tokens;
   open_model(process, line, wishes.folder,
-             [&](const ModelSource& source) { return maker.prepare(source); },
+             [&](const ModelSource& source) {
+               use_defaults(source.drawing, line, own.settings.sampling);
+               return maker.prepare(source);
+             },
              {.bytes = wishes.kv_bytes, .tokens = most, .whole = true});
   return maker.finish();
 }

@@ -6,6 +6,7 @@
 
 #include "framework/base/error.h"
 #include "framework/data/chat_prompt.h"
+#include "recipes/cli/keys.h"
 #include "recipes/cli/recipe_text.h"
 #include "recipes/cli/values.h"
 #include "recipes/commands/checkpoint_place.h"
@@ -13,7 +14,6 @@
 #include "recipes/commands/text_engine.h"
 #include "recipes/commands/tokenizing.h"
 #include "recipes/huggingface/folder.h"
-#include "recipes/huggingface/generation_config.h"
 #include "recipes/report/numbers.h"
 #include "recipes/report/printable.h"
 #include "recipes/train/model_start.h"
@@ -27,35 +27,47 @@ namespace {
 constexpr std::int64_t kMostTokens = 1024;  // of a window, unless a flag says otherwise
 constexpr std::int64_t kRowsAtOnce = 1024;  // tokens of a micro-batch
 
-// Of a flag that is a good number; what is wrong with another one, parse_recipe tells.
-std::int64_t flag_or(const CommandLine& line, std::string_view name, std::int64_t otherwise) {
-  std::int64_t found = otherwise;
+// What a flag, or else the environment, says of a key; the last of several flags.
+std::optional<std::string> said(const Process& process, const CommandLine& line,
+                                std::string_view name) {
+  std::optional<std::string> found;
+  for (const Key& key : keys())
+    if (const auto at = process.environment.find(key.environment());
+        key.full_name() == name && at != process.environment.end())
+      found = at->second;
   for (const Flag& flag : line.flags)
-    if (flag.name == name && flag.value) found = parse_count(*flag.value).value_or(otherwise);
-  return std::max<std::int64_t>(1, found);
+    if (flag.name == name && flag.value) found = flag.value;
+  return found;
+}
+
+// Of a good number; what is wrong with another one, parse_recipe tells.
+std::int64_t said_or(const Process& process, const CommandLine& line, std::string_view name,
+                     std::int64_t otherwise) {
+  const std::optional<std::string> text = said(process, line, name);
+  return std::max<std::int64_t>(1, text ? parse_count(*text).value_or(otherwise) : otherwise);
 }
 
 struct BatchKeys {
   std::int64_t sequence, micro, global;
 };
-BatchKeys batch_keys(const CommandLine& line, std::int64_t sequence) {
-  BatchKeys keys{.sequence = flag_or(line, "batch.sequence", sequence), .micro = 1, .global = 1};
-  keys.micro = flag_or(line, "batch.micro", std::max<std::int64_t>(1, kRowsAtOnce / keys.sequence));
-  keys.global = flag_or(line, "batch.global", keys.micro * flag_or(line, "parallel.data", 1));
+BatchKeys batch_keys(const Process& process, const CommandLine& line, std::int64_t sequence) {
+  const auto key = [&](std::string_view name, std::int64_t otherwise) {
+    return said_or(process, line, name, otherwise);
+  };
+  BatchKeys keys{.sequence = key("batch.sequence", sequence), .micro = 1, .global = 1};
+  keys.micro = key("batch.micro", std::max<std::int64_t>(1, kRowsAtOnce / keys.sequence));
+  keys.global = key("batch.global", keys.micro * key("parallel.data", 1));
   return keys;
 }
 
 // Streamed weights are shards: at stage 3.
-bool streams(const CommandLine& line) {
-  bool streams = false;
-  for (const Flag& flag : line.flags)
-    if (flag.name == "offload.parameters" && flag.value) streams = *flag.value != "none";
-  return streams;
+bool streams(const Process& process, const CommandLine& line) {
+  return said(process, line, "offload.parameters").value_or("none") != "none";
 }
 
 // The model of a checkpoint on one rank, without states; flags come last.
-Recipe recipe_of_checkpoint(const CommandLine& line, const Manifest& saved,
-                            const std::string& place, bool under_launcher) {
+Recipe recipe_of_checkpoint(const Process& process, const CommandLine& line, const Manifest& saved,
+                            const std::string& place) {
   const std::string origin = place + "/recipe.cfg";
   Recipe r = parse_recipe({.file = origin, .text = saved.recipe});
   const Recipe plain = parse_recipe({});
@@ -65,31 +77,32 @@ Recipe recipe_of_checkpoint(const CommandLine& line, const Manifest& saved,
   r.recompute = plain.recompute;
   r.zero = plain.zero;
   r.offload = plain.offload;
-  if (streams(line)) r.zero.stage = 3;
+  if (streams(process, line)) r.zero.stage = 3;
   r.device.memory = 0;
   r.data.text.clear();
   r.data.tokens.clear();
   r.train.resume = r.train.restart = false;
   r.train.verify_every = 0;
-  const BatchKeys keys = batch_keys(line, r.batch.sequence);
+  const BatchKeys keys = batch_keys(process, line, r.batch.sequence);
   r.batch.micro = keys.micro;
   r.batch.global = keys.global;
   return parse_recipe({.file = origin,
                        .text = resolved_text(r),
                        .flags = line.flags,
-                       .under_launcher = under_launcher});
+                       .environment = process.environment,
+                       .under_launcher = process.under_launcher});
 }
 
-Recipe recipe_of_folder(Files& files, const CommandLine& line, const std::string& folder,
-                        bool under_launcher) {
-  const HfModel model = hf_model_of(files, folder);
-  const BatchKeys keys = batch_keys(line, std::min(model.context, kMostTokens));
+Recipe recipe_of_folder(Process& process, const CommandLine& line, const std::string& folder) {
+  const HfModel model = hf_model_of(process.files, folder);
+  const BatchKeys keys = batch_keys(process, line, std::min(model.context, kMostTokens));
   RecipeInput input{.flags = {{"data.tokenizer", folder},
                               {"batch.sequence", join(keys.sequence)},
                               {"batch.micro", join(keys.micro)},
                               {"batch.global", join(keys.global)}},
-                    .under_launcher = under_launcher};
-  if (streams(line)) input.flags.push_back({"zero.stage", "3"});
+                    .environment = process.environment,
+                    .under_launcher = process.under_launcher};
+  if (streams(process, line)) input.flags.push_back({"zero.stage", "3"});
   input.flags.insert(input.flags.end(), line.flags.begin(), line.flags.end());
   input.flags.push_back({"model.from", folder});
   input.model_keys_of = [&](const std::string&) {
@@ -129,6 +142,7 @@ ModelSource source_of(Process& process, Recipe recipe, std::string place, std::i
   if (source.from_folder) {
     source.start = start_id_of(*source.tokenizer);
     source.ends = end_ids_of(process.files, source.recipe.model.from);
+    source.drawing = drawing_defaults_of(process.files, source.recipe.model.from);
     for (const std::int32_t id : source.ends)
       check(id < source.recipe.model.vocab, source.recipe.model.from, ": eos_token_id ", id,
             " is no id of the model, which has ", source.recipe.model.vocab, " of them");
@@ -231,8 +245,8 @@ std::string try_checkpoint(Process& process, const CommandLine& line, const std:
   const std::vector<std::string> problems = glance_at_checkpoint(process.files, place);
   if (!problems.empty()) return problems[0];
   const Manifest saved = read_manifest(process.files, place);
-  const ModelSource source = source_of(
-      process, recipe_of_checkpoint(line, saved, place, process.under_launcher), place, saved.step);
+  const ModelSource source =
+      source_of(process, recipe_of_checkpoint(process, line, saved, place), place, saved.step);
   if (source.recipe.offload.parameters == "disk" && source.recipe.offload.folder.empty())
     throw UsageError(
         "offload.parameters = disk: the weights of a checkpoint are copied to stream them; give "
@@ -263,6 +277,17 @@ std::string try_checkpoint(Process& process, const CommandLine& line, const std:
 
 }  // namespace
 
+void use_defaults(const DrawingDefaults& folder, const CommandLine& line, Sampling& s) {
+  const auto use = [&](const char* name, const auto& said, auto& value) {
+    if (said && !line.options.contains(name)) value = *said;
+  };
+  use("temperature", folder.temperature, s.temperature);
+  use("top_k", folder.top_k, s.top_k);
+  use("top_p", folder.top_p, s.top_p);
+  use("min_p", folder.min_p, s.min_p);
+  use("repetition_penalty", folder.repetition_penalty, s.repetition_penalty);
+}
+
 bool leads(Process& process) { return !process.under_launcher || process.mpi().rank() == 0; }
 
 void open_model(Process& process, const CommandLine& line, const std::string& folder,
@@ -274,8 +299,8 @@ void open_model(Process& process, const CommandLine& line, const std::string& fo
         "same flags (--parallel.tensor=2, ...). Under a launcher run train, serve, chat, generate "
         "and bench");
   if (process.files.exists(path_join(folder, "config.json"))) {
-    const ModelSource source = source_of(
-        process, recipe_of_folder(process.files, line, folder, process.under_launcher), folder, 0);
+    const ModelSource source =
+        source_of(process, recipe_of_folder(process, line, folder), folder, 0);
     run_ranks(
         process, source,
         [&](const SaveRank& rank) {

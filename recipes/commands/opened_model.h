@@ -16,7 +16,9 @@
 #include "recipes/cli/recipe.h"
 #include "recipes/commands/inference_room.h"
 #include "recipes/commands/process.h"
+#include "recipes/huggingface/generation_config.h"
 #include "recipes/models/engine.h"
+#include "recipes/serve/sampling.h"
 
 namespace trireme {
 
@@ -32,6 +34,8 @@ struct ModelSource {
   // End a text, as the folder says, and for a run that began in one as its export will say; empty
   // if it says nothing.
   std::vector<std::int32_t> ends;
+  // How tokens are drawn where neither a request nor the command line says so, if from_folder.
+  DrawingDefaults drawing;
   // End an answer to a chat prompt: these, the tokenizer's end of text, and that of the template.
   std::vector<std::int32_t> answer_ends;
 };
@@ -55,6 +59,9 @@ using ModelWork = std::function<void(const OpenedModel&)>;
 void open_model(Process& process, const CommandLine& line, const std::string& folder,
                 const std::function<ModelWork(const ModelSource&)>& prepare,
                 const CacheWish& cache = {});
+
+// Draws as the folder wants it, but for settings that are options of `line`.
+void use_defaults(const DrawingDefaults& folder, const CommandLine& line, Sampling& s);
 
 // Whether this process has rank 0: it is alone, or the launcher's first.
 bool leads(Process& process);

@@ -159,6 +159,8 @@ class Serving {
     const auto runner = lead_passes(rank, pages, context);
     const Tokenizer& tokenizer = *model.source.tokenizer;
     ServeEngine engine(*runner, tokenizer, options);
+    Sampling drawing;  // the API's defaults
+    use_defaults(model.source.drawing, line_, drawing);
     const ServedModel served{
         .name = wanted_.name,
         .created = std::chrono::duration_cast<std::chrono::seconds>(
@@ -173,7 +175,8 @@ class Serving {
         .chat = has_chat_template(tokenizer)
                     ? std::make_shared<ConversationEncoder>(tokenizer, LossOn::kAll)
                     : nullptr,
-        .memory = memory_of(model)};
+        .memory = memory_of(model),
+        .drawing = drawing};
     server_->serve(served, engine);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
     tell(model, served, options, pages, took.count());

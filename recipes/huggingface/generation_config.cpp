@@ -21,7 +21,37 @@ void set_member(Json::Object& object, const std::string& key, Json value) {
   object.emplace_back(key, std::move(value));
 }
 
+// Empty if it is not there, or null.
+std::optional<double> number_of(const Json& config, const std::string& path, const char* name,
+                                double least, double most) {
+  const Json* json = config.find(name);
+  if (!json || json->is_null()) return {};
+  const std::string what = path + ": " + name;
+  const double value = json->number(what);
+  check(value >= least && value <= most, what, " = ", value, ": expected a number from ", least,
+        " to ", most);
+  return value;
+}
+
 }  // namespace
+
+DrawingDefaults drawing_defaults_of(Files& files, const std::string& folder) {
+  const std::string path = path_join(folder, kName);
+  if (!files.exists(path)) return {};
+  const Json config = parse_json(read_whole(files, path), path);
+  config.object(path);
+  DrawingDefaults d{.temperature = number_of(config, path, "temperature", 0, 1000),
+                    .top_p = number_of(config, path, "top_p", 1e-12, 1),
+                    .min_p = number_of(config, path, "min_p", 0, 1),
+                    .repetition_penalty = number_of(config, path, "repetition_penalty", 0.01, 100)};
+  if (const auto k = number_of(config, path, "top_k", -1, 1e9)) {
+    d.top_k = static_cast<std::int64_t>(*k);
+    check(static_cast<double>(*d.top_k) == *k, path, ": top_k = ", *k, ": expected a whole number");
+  }
+  const Json* samples = config.find("do_sample");
+  if (samples && !samples->is_null() && !samples->boolean(path + ": do_sample")) d.temperature = 0;
+  return d;
+}
 
 std::vector<std::int32_t> end_ids_of(Files& files, const std::string& folder) {
   for (const char* name : {kName, "config.json"}) {

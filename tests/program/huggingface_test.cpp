@@ -7,6 +7,7 @@
 #include "framework/base/random.h"
 #include "framework/checkpoint/safetensors/safetensors_writer.h"
 #include "tests/program/checkpoints/run_columns.h"
+#include "tests/program/harness/served_program.h"
 
 namespace trireme::testing {
 namespace {
@@ -230,6 +231,71 @@ TEST_F(ModelFolders, WhatDoesNotFitIsRefused) {
   refused({"--parallel.data=2"}, 1, "is BF16 (15), but norm.weight of this model needs BF16 (16)");
   write_file(from_ + "/config.json", kConfig.substr(0, kConfig.size() - 1) + ", \"novel\": 1}");
   refused({}, 2, "\"novel\": 1 is not known");
+}
+
+// A request, then the command line, then the folder, then the program say how tokens are drawn.
+TEST_F(ModelFolders, GenerationConfigSaysHowTokensAreDrawn) {
+  const Words flags = {"--data.tokenizer=bytes", "--precision.compute=f32",
+                       "--device.kind=reference"};
+  const auto text = [&](const Words& more) {
+    Words line = {program(), "generate", from_, "--prompt=ab", "--tokens=12", "--json"};
+    line.insert(line.end(), flags.begin(), flags.end());
+    line.insert(line.end(), more.begin(), more.end());
+    const ProgramEnd end = run_to_end(line);
+    EXPECT_EQ(end.code, 0) << end.err;
+    return end.out.substr(end.out.find("\"tokens\""));
+  };
+  const std::string hot = text({}), greedy = text({"--temperature=0"});
+  EXPECT_NE(hot, greedy);
+  write_file(from_ + "/generation_config.json", R"({"do_sample": false, "eos_token_id": null})");
+  EXPECT_EQ(text({}), greedy);
+  EXPECT_EQ(text({"--temperature=0.8"}), hot);
+  ServedProgram server(from_, flags);
+  ASSERT_TRUE(server.ready()) << server.end().err;
+  const auto answered = [&](const std::string& body) {
+    const test::Answer answer = test::ask(server.port(), test::post("/v1/completions", body));
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    return answer.body.substr(answer.body.find("\"text\""),
+                              answer.body.find("\"logprobs\"") - answer.body.find("\"text\""));
+  };
+  const std::string plain = answered(R"({"prompt": "ab", "max_tokens": 12, "seed": 1})");
+  EXPECT_EQ(answered(R"({"prompt": "ab", "max_tokens": 12, "seed": 1, "temperature": 0})"), plain);
+  EXPECT_NE(answered(R"({"prompt": "ab", "max_tokens": 12, "seed": 1, "temperature": 1})"), plain);
+  const test::Answer props = test::ask(server.port(), test::get("/props"));
+  EXPECT_NE(props.body.find("\"temperature\": 0.0"), std::string::npos) << props.body;
+  EXPECT_EQ(server.end().code, 0);
+  write_file(from_ + "/generation_config.json", R"({"top_p": 7})");
+  const ProgramEnd bad = run_to_end({program(), "generate", from_, "--data.tokenizer=bytes"});
+  EXPECT_EQ(bad.code, 1);
+  EXPECT_NE(bad.err.find("top_p = 7: expected a number from"), std::string::npos) << bad.err;
+}
+
+// The environment is heard by commands that open a model, too: under a flag, over the recipe.
+TEST_F(ModelFolders, TheEnvironmentIsHeard) {
+  const auto end_with = [&](const std::string& name, const std::string& value,
+                            const Words& more = {}) {
+    Words line = {program(),
+                  "generate",
+                  from_,
+                  "--data.tokenizer=bytes",
+                  "--prompt=ab",
+                  "--tokens=2",
+                  "--device.kind=reference"};
+    line.insert(line.end(), more.begin(), more.end());
+    return run_to_end(line, {.environment = {{name, value}}});
+  };
+  const ProgramEnd bad = end_with("TRIREME_INFERENCE_WEIGHTS", "int9");
+  EXPECT_EQ(bad.code, 2);
+  EXPECT_NE(bad.err.find("environment TRIREME_INFERENCE_WEIGHTS: inference.weights = int9"),
+            std::string::npos)
+      << bad.err;
+  EXPECT_EQ(end_with("TRIREME_INFERENCE_WEIGHTS", "int9", {"--inference.weights=full"}).code, 2);
+  const ProgramEnd streamed = end_with("TRIREME_OFFLOAD_PARAMETERS", "host");
+  EXPECT_EQ(streamed.code, 0) << streamed.err;
+  EXPECT_NE(streamed.err.find("host"), std::string::npos) << streamed.err;
+  EXPECT_EQ(end_with("TRIREME_OFFLOAD_PARAMETERS", "host", {"--offload.parameters=none"})
+                .err.find("streamed"),
+            std::string::npos);
 }
 
 // Bytes are no tokens of a model with other ones.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "framework/base/error.h"
 #include "tests/support/faulty_files.h"
 
 namespace trireme::testing {
@@ -51,6 +52,38 @@ TEST_F(GenerationConfig, WhatIsNoIdIsRefusedByName) {
     EXPECT_NE(sentence_of([&] { end_ids_of(*files_, base_); }).find("generation_config.json"),
               std::string::npos)
         << bad;
+  }
+}
+
+TEST_F(GenerationConfig, SaysHowTokensAreDrawn) {
+  EXPECT_FALSE(drawing_defaults_of(*files_, base_).temperature);  // no file
+  put("generation_config.json", R"({"temperature": 0.6, "top_p": 0.9, "top_k": 50, "min_p": 0.1,
+    "repetition_penalty": 1.1, "do_sample": true})");
+  const DrawingDefaults all = drawing_defaults_of(*files_, base_);
+  EXPECT_EQ(all.temperature, 0.6);
+  EXPECT_EQ(all.top_p, 0.9);
+  EXPECT_EQ(all.top_k, 50);
+  EXPECT_EQ(all.min_p, 0.1);
+  EXPECT_EQ(all.repetition_penalty, 1.1);
+  put("generation_config.json", R"({"temperature": null, "top_k": 0})");
+  EXPECT_FALSE(drawing_defaults_of(*files_, base_).temperature);
+  EXPECT_EQ(drawing_defaults_of(*files_, base_).top_k, 0);
+  put("generation_config.json", R"({"temperature": 0.6, "do_sample": false})");
+  EXPECT_EQ(drawing_defaults_of(*files_, base_).temperature, 0.0);
+  for (const auto& [name, bad] : {std::pair{"temperature", "-0.1"},
+                                  {"temperature", "1e9"},
+                                  {"temperature", "\"hot\""},
+                                  {"top_p", "0"},
+                                  {"top_p", "1.5"},
+                                  {"min_p", "2"},
+                                  {"top_k", "-2"},
+                                  {"top_k", "2.5"},
+                                  {"repetition_penalty", "0"},
+                                  {"do_sample", "1"}}) {
+    put("generation_config.json", join("{\"", name, "\": ", bad, "}"));
+    const std::string sentence = sentence_of([&] { drawing_defaults_of(*files_, base_); });
+    EXPECT_NE(sentence.find(join("generation_config.json: ", name)), std::string::npos)
+        << bad << ": " << sentence;
   }
 }
 
