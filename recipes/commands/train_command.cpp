@@ -153,9 +153,12 @@ void tell_end(Process& process, const CommandLine& line, const Recipe& recipe,
   if (end.complete) {
     if (exports && !process.files.exists(export_folder(recipe.train.folder)))
       export_run(process, recipe);
-    process.out << join("The run in ", recipe.train.folder, " has its ", recipe.train.steps,
-                        " steps already; --train.steps=", recipe.train.steps * 2,
-                        " would go on with it.\n")
+    const std::int64_t wanted = recipe.train.steps;
+    process.out << join("The run in ", recipe.train.folder, " has ",
+                        end.steps > wanted
+                            ? join(end.steps, " steps, more than train.steps = ", wanted)
+                            : join("its ", wanted, " steps already"),
+                        "; --train.steps=", end.steps * 2, " would go on with it.\n")
                 << std::flush;
     return;
   }

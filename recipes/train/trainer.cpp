@@ -256,7 +256,7 @@ void Trainer::begin_anew() {
 TrainingEnd Trainer::run() try {
   counts_ = earlier_ = checkpoints_.resume(speaks() ? inputs_.voice : nullptr);
   if (earlier_.steps == 0) begin_anew();
-  if (earlier_.steps >= recipe_.train.steps) return {.complete = true};
+  if (earlier_.steps >= recipe_.train.steps) return {.complete = true, .steps = earlier_.steps};
   if (tunes()) earlier_.steps == 0 ? note_tuning_start() : recall_tuning_start();
   checkpoints_.foresee(counts_, speaks() ? inputs_.voice : nullptr);
   start_ = now();

@@ -40,10 +40,11 @@ struct RunInputs {
 };
 
 struct TrainingEnd {
-  bool stopped = false;   // by a signal
-  bool complete = false;  // before this start already: nothing was done, there is no report
-  RunReport report;       // on rank 0
-  std::string sample;     // the last text sample, on rank 0; of a run without prompts
+  bool stopped = false;    // by a signal
+  bool complete = false;   // before this start already: nothing was done, there is no report
+  std::int64_t steps = 0;  // that a complete run has: train.steps, or more
+  RunReport report;        // on rank 0
+  std::string sample;      // the last text sample, on rank 0; of a run without prompts
 };
 
 class Trainer {

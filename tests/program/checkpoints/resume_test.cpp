@@ -101,6 +101,9 @@ TEST(Resume, ARunThatIsCompleteIsLeftAlone) {
   const ProgramEnd end = run_to_end(run.train(kSteady + Words{"--resume"}));
   expect_done(end);
   expect_says(end.out, "has its 3 steps already; --train.steps=6 would go on with it");
+  const ProgramEnd fewer = run_to_end(run.train(kSteady + Words{"--resume", "--train.steps=2"}));
+  expect_done(fewer);
+  expect_says(fewer.out, "has 3 steps, more than train.steps = 2; --train.steps=6 would go on");
   EXPECT_EQ(text_of_file(run.folder() + "/report.json"), report);
 }
 
