@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What a run exports, in `transformers`: five steps of fine-tuning at (data, pipeline, tensor) = (1, 2, 2) and at (2, 1, 2) with ZeRO 3
-# from FOLDER, train.export = hf; the loss of a text and greedy answers must be those that this program gives for the run.
+# from FOLDER (tensor 3 where heads need it), train.export = hf; the loss of a text and greedy answers must be those that this program gives for the run.
 #
 # Usage: tests/peers/export_in_transformers.sh [FOLDER [PYTHON [--section.key=value ...]]]     (TRIREME_SMOLLM2, TRIREME_PYTHON)
 # Exit 0: equal (loss within 1e-5 of itself: of all positions' logits; ids the same), or skipped, which is said. The folder that comes
@@ -38,7 +38,10 @@ with open(chat, "w") as out:
     for question, answer in TALKS * 20:
         out.write(json.dumps({"messages": [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]}) + "\n")
 wrong = 0
-for layout in (["--parallel.pipeline=2", "--parallel.tensor=2"], ["--parallel.data=2", "--parallel.tensor=2", "--zero.stage=3"]):
+config = json.load(open(wide + "/config.json"))
+heads = config.get("num_key_value_heads") or config.get("num_attention_heads") or config["n_head"]
+tensor = f"--parallel.tensor={2 if heads % 2 == 0 else 3 if heads % 3 == 0 else 1}"  # 3 for SmolLM2
+for layout in (["--parallel.pipeline=2", tensor], ["--parallel.data=2", tensor, "--zero.stage=3"]):
     run = work + "/run"
     trireme("train", "--model.from=" + wide, "--data.text=" + chat, "--data.validation=0", "--precision.compute=f32", "--batch.global=4",
             "--batch.micro=1", f"--batch.sequence={SEQUENCE}", "--train.steps=5", "--optimizer.lr=1e-4", "--train.checkpoint_every=5",
