@@ -8,10 +8,11 @@ package_reason() { awk -v name="$1" '$1 == name { sub(/^[^#]*# */, ""); print }'
 
 # One name a line: those that dpkg does not hold as installed.
 missing_packages() {
-  local names
+  local name names have
   mapfile -t names < <(package_names)
-  dpkg-query -W -f '${Package} ${db:Status-Status}\n' "${names[@]}" 2>/dev/null |
-    awk 'NR == FNR { if ($2 == "installed") have[$1] = 1; next } !($1 in have)' - <(package_names)
+  have=" $(dpkg-query -W -f '${Package} ${db:Status-Status}\n' "${names[@]}" 2>/dev/null |
+    awk '$2 == "installed" { printf "%s ", $1 }')"
+  for name in "${names[@]}"; do [[ $have == *" $name "* ]] || echo "$name"; done
 }
 
 # Runs apt-get with the words given before the packages ("sudo", "sudo -n" or nothing); its output goes to a log.

@@ -10,6 +10,9 @@ expect "root installs without a question" equal "$code $(calls sudo)" "7 0"
 expect "what and why" has "$err" "libthing-dev                   things"
 expect "only what is missing" grep -q 'install -y --no-install-recommends libthing-dev$' "$world/calls"
 
+missing; echo g++ >>"$world/missing"; run train
+expect "a machine that has none of them gets all" grep -q 'install -y --no-install-recommends g++ libthing-dev$' "$world/calls"
+
 missing; run --no-install train x
 expect "--no-install installs nothing" equal "$(calls apt-get)" 0
 expect "--no-install is not passed on" equal "$out" "$PWD|train|x|"
