@@ -15,7 +15,7 @@ namespace trireme {
 namespace {
 
 constexpr std::array<ChatCommand, 14> kCommands{{
-    {"help", "", "this"},
+    {"help", "", "this; so does /?"},
     {"new", "", "forget the conversation; the system message and the settings stay"},
     {"system", "[TEXT]", "the system message from now on; none without TEXT"},
     {"set", "KEY VALUE", "a setting: see /show"},
@@ -42,6 +42,7 @@ std::string_view trimmed(std::string_view text) {
 std::span<const ChatCommand> chat_commands() { return kCommands; }
 
 std::optional<ChatWords> chat_words(std::string_view message) {
+  if (trimmed(message) == "/?") return ChatWords{"help", ""};  // as others have it
   if (message.size() < 2 || message[0] != '/' ||
       std::isalpha(static_cast<unsigned char>(message[1])) == 0)
     return std::nullopt;
@@ -73,11 +74,14 @@ std::string chat_help() {
     usage.resize(std::max<std::size_t>(20, usage.size() + 1), ' ');
     text += join(usage, c.help, "\n");
   }
-  text += "settings: " + one_of(setting_names()) + "\n";
+  text += "settings (/set, /show):";
+  for (std::size_t i = 0; i < setting_names().size(); ++i)
+    text += (i % 5 == 0 ? "\n  " : ", ") + setting_names()[i];
+  text += "\n";
   return text +
-         "A line that ends with \\ goes on with the next one; \"\"\" begins and ends a message of "
-         "several lines, in which nothing is a command. What is pasted is one message. Ctrl-C "
-         "stops an answer and keeps what was said.\n";
+         "A line that ends with \\ goes on with the next one; \"\"\" begins and ends a message\n"
+         "of several lines, in which nothing is a command. What is pasted is one message.\n"
+         "Ctrl-C stops an answer and keeps what was said.\n";
 }
 
 }  // namespace trireme

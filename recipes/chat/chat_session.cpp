@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <ostream>
+#include <utility>
 
 #include "framework/base/error.h"
 #include "recipes/chat/chat_commands.h"
@@ -91,25 +92,29 @@ ChatSession::Next ChatSession::message(const ChatMessage& message) {
     return Next::kGoOn;
   }
   parts_.input.remember(message.text);
-  try {
-    if (parts_.keep) parts_.keep(message.text);
-    const auto words = message.verbatim || editing_ ? std::nullopt : chat_words(message.text);
-    if (words) return command(words->name, words->rest);
-    if (editing_) {
-      log_.undo();
-      editing_ = false;
-    }
-    ask(message.text);
-  } catch (const RequestRefused& refused) {
-    refuse(refused.what());
-  }
+  if (parts_.keep) parts_.keep(message.text);
+  const auto words = message.verbatim || editing_ ? std::nullopt : chat_words(message.text);
+  if (words) return command(words->name, words->rest);
+  const std::string file = std::exchange(before_, {});
+  if (!ask(file + message.text, std::exchange(editing_, false)) && !file.empty())
+    note("what /read read went with the message");
   return Next::kGoOn;
 }
 
-void ChatSession::ask(const std::string& text) {
-  log_.ask(before_ + text);
-  before_.clear();
-  reply();
+// `instead`: of the last message. What cannot be answered, then false, leaves the conversation as
+// it was.
+bool ChatSession::ask(const std::string& text, bool instead) {
+  const ChatLog earlier = log_;
+  if (instead) log_.undo();
+  log_.ask(text);
+  bool taken = false;
+  try {
+    taken = reply();
+  } catch (const RequestRefused& refused) {
+    refuse(refused.what());
+  }
+  if (!taken) log_ = earlier;
+  return taken;
 }
 
 std::vector<std::int32_t> ChatSession::prompt_ids() const {
@@ -174,10 +179,11 @@ bool ChatSession::prepare(AnswerJob& job) {
   return false;
 }
 
-void ChatSession::reply() {
+// False if there is no answer, which is said.
+bool ChatSession::reply() {
   AnswerJob job{.settings = options_.settings,
                 .ends = parts_.model.chat ? parts_.model.answer_ends : parts_.model.ends};
-  if (!prepare(job)) return log_.undo();
+  if (!prepare(job)) return false;
   if (options_.slides)
     job.slide = [this](std::span<const std::int32_t> said) {
       parts_.out << (options_.live ? "\n" : "") << std::flush;
@@ -187,13 +193,14 @@ void ChatSession::reply() {
   job.interrupted = [this] { return parts_.interrupts.pending() || !parts_.out; };
   const AnswerEnd end = answer(parts_.engine, parts_.model, job);
   parts_.out << "\n" << std::flush;
+  if (end.reason == FinishReason::kError) {
+    refuse(join("[", end.error, "; the message was taken back]"));
+    return false;
+  }
   used_ = end.used;
   log_.answer(end.text);
-  if (end.reason == FinishReason::kError) {
-    log_.undo();
-    return refuse(join("[", end.error, "; the message was taken back]"));
-  }
   tell(end);
+  return true;
 }
 
 void ChatSession::tell(const AnswerEnd& end) {

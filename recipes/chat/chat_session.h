@@ -58,8 +58,8 @@ class ChatSession {
   Next interrupted(const InputRead& read);
   Next message(const ChatMessage& message);
   Next command(const std::string& name, const std::string& rest);
-  void ask(const std::string& text);
-  void reply();
+  bool ask(const std::string& text, bool instead = false);
+  bool reply();
   bool prepare(AnswerJob& job);
   std::vector<std::int32_t> prompt_ids() const;
   std::vector<std::int32_t> make_room(std::span<const std::int32_t> said);
@@ -74,6 +74,7 @@ class ChatSession {
   void read(const std::string& path);
   void save(const std::string& path);
   void load(const std::string& path);
+  std::string exchanges() const;  // "1 exchange"
   void tokens(const std::string& text);
 
   ChatParts parts_;

@@ -57,8 +57,6 @@ ChatSession::Next ChatSession::command(const std::string& name, const std::strin
     if (name == "save") save(rest);
     if (name == "load") load(rest);
     if (name == "tokens") tokens(rest);
-  } catch (const RequestRefused&) {
-    throw;
   } catch (const Error& error) {
     refuse(error.what());
   }
@@ -94,10 +92,7 @@ void ChatSession::retry(const std::string& rest) {
   check(rest.empty() || rest == "same", "/retry: \"", rest, "\": expected nothing or same");
   check(!log_.empty(), "/retry: nothing was said yet");
   if (rest.empty()) ++options_.settings.sampling.seed;
-  const std::string message = log_.turns().back().user;
-  log_.undo();
-  log_.ask(message);
-  reply();
+  ask(std::string(log_.turns().back().user), true);
 }
 
 void ChatSession::edit(const std::string& rest) {
@@ -116,9 +111,7 @@ void ChatSession::edit(const std::string& rest) {
     first_ = last;
     return;
   }
-  log_.undo();
-  log_.ask(*changed);
-  reply();
+  ask(*changed, true);
 }
 
 void ChatSession::read(const std::string& path) {
@@ -136,6 +129,9 @@ void ChatSession::read(const std::string& path) {
 
 void ChatSession::save(const std::string& path) {
   check(!path.empty(), "/save: a file is expected");
+  const std::string folder = folder_of(path);
+  check(parts_.files.status(folder).kind == FileKind::kDirectory, "/save: there is no folder ",
+        folder);
   check(!parts_.files.exists(path) || saved_.contains(path), "/save: ", path,
         " is there already, and is none of this chat's; choose another name");
   Json::Object settings;
@@ -149,7 +145,12 @@ void ChatSession::save(const std::string& path) {
                                 {"stop", stops}};
   write_whole_atomically(parts_.files, path, to_text(all, 2) + "\n");
   saved_.insert(path);
-  note(join("written to ", path, ": ", log_.turns().size(), " exchanges"));
+  note(join("written to ", path, ": ", exchanges()));
+}
+
+std::string ChatSession::exchanges() const {
+  const std::size_t count = log_.turns().size();
+  return join(count, count == 1 ? " exchange" : " exchanges");
 }
 
 void ChatSession::load(const std::string& path) {
@@ -173,7 +174,7 @@ void ChatSession::load(const std::string& path) {
   }
   log_ = std::move(log);
   options_.settings = std::move(settings);
-  note(join(path, ": ", log_.turns().size(), " exchanges; the next message goes on"));
+  note(join(path, ": ", exchanges(), "; the next message goes on"));
 }
 
 void ChatSession::tokens(const std::string& text) {

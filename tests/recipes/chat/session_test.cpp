@@ -197,16 +197,19 @@ TEST_F(ChatTest, ReadsAFileBeforeTheMessage) {
 }
 
 TEST_F(ChatTest, TellsAndRefusesCommands) {
-  const Talked t = talk({"/help", "/set top_p 0.5", "/set top_p 2", "/set", "/set tpo_k 3", "/show",
-                         "/tokens ab", "/sytem x", "/undo", "/retry", "/retry now", "/system",
-                         "/system Hm", "\"\"\"/quit\"\"\"", "/quit", "never"});
+  EXPECT_NE(talk({"/?"}).notes.find("/retry [same]"), std::string::npos);
+  const Talked t =
+      talk({"/help", "/save /nowhere/a.json", "/set top_p 0.5", "/set top_p 2", "/set",
+            "/set tpo_k 3", "/show", "/tokens ab", "/sytem x", "/undo", "/retry", "/retry now",
+            "/system", "/system Hm", "\"\"\"/quit\"\"\"", "/quit", "never"});
   EXPECT_EQ(t.code, 1);  // something was refused
   ASSERT_EQ(t.said.size(), 1u);
   for (const char* part :
-       {"/retry [same]", "top_p = 0.5", "top_p = 2: expected", "/set temperature 0.7",
-        "nearest: top_k", "seed = 1", "context = 0/512", "2 tokens: 97 \"a\" 98 \"b\"",
-        "there is no command /sytem; nearest: /system", "/undo: nothing was said",
-        "/retry: nothing was said", "expected nothing or same", "no system message"})
+       {"/retry [same]", "/save: there is no folder /nowhere", "top_p = 0.5", "top_p = 2: expected",
+        "/set temperature 0.7", "nearest: top_k", "seed = 1", "context = 0/512",
+        "2 tokens: 97 \"a\" 98 \"b\"", "there is no command /sytem; nearest: /system",
+        "/undo: nothing was said", "/retry: nothing was said", "expected nothing or same",
+        "no system message"})
     EXPECT_NE(t.notes.find(part), std::string::npos) << part << " is not in\n" << t.notes;
 }
 
@@ -227,6 +230,30 @@ TEST_F(ChatTest, AFullContextIsSaid) {
   EXPECT_NE(slid.notes.find("the oldest 1 exchange is forgotten]"), std::string::npos)
       << slid.notes;
   EXPECT_EQ(slid.said[2].size(), 12u);
+}
+
+// What was said before a message that cannot be answered is still there.
+TEST_F(ChatTest, AMessageThatIsNotTakenLosesNothing) {
+  make(64);
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "long.txt", longer(80, 'x');
+  write_whole_atomically(*files_, path, longer);
+  const Talked t = talk(
+      {"Hi", "/edit " + longer, "/retry same", "/read " + path, "And?", "/retry same", "/show"});
+  EXPECT_EQ(t.code, 1);
+  ASSERT_EQ(t.said.size(), 3u) << t.notes;
+  EXPECT_EQ(t.said[1], t.said[0]);
+  EXPECT_EQ(t.said[2], t.said[0]);
+  EXPECT_NE(t.notes.find("what /read read went with the message"), std::string::npos) << t.notes;
+  EXPECT_NE(t.notes.find("messages = 1\n"), std::string::npos) << t.notes;
+  // Nor what the model fails at.
+  make(512, [](const Ids& text) {
+    return std::find(text.begin(), text.end(), 'N') == text.end() ? some(text) : -1;
+  });
+  const Talked failed = talk({"Hi", "/edit No numbers", "/retry same", "No", "/retry same"});
+  ASSERT_EQ(failed.said.size(), 5u) << failed.notes;
+  EXPECT_EQ(failed.said[2], failed.said[0]);
+  EXPECT_EQ(failed.said[4], failed.said[0]);
 }
 
 TEST_F(ChatTest, ABaseModelContinuesText) {
