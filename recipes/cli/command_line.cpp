@@ -65,7 +65,11 @@ class Splitter {
 
   void own(const Option& option, std::optional<std::string> value) {
     if (option.takes_value && !value) value = next();
-    if (option.takes_value && !value) throw UsageError(join("--", option.name, " needs a value"));
+    if (option.takes_value && !value)
+      throw UsageError(
+          join("--", option.name, " needs a value",
+               at_ + 1 < arguments_.size() ? "; one that begins with -- is given as --" : "",
+               at_ + 1 < arguments_.size() ? join(option.name, "=VALUE") : ""));
     if (!option.takes_value && value)
       throw UsageError(join("--", option.name, " takes no value, got ", *value));
     line_.options[std::string(option.name)] = value.value_or("");

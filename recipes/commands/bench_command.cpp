@@ -23,18 +23,21 @@ struct Wanted {
   int repeats = 5;
 };
 
+constexpr std::int64_t kLongest = 1 << 24, kMostAtOnce = 65536;
+
 // Whole numbers, separated by commas.
 std::vector<std::int64_t> numbers_of(const CommandLine& line, const std::string& name,
-                                     const std::string& otherwise, std::int64_t least) {
+                                     const std::string& otherwise, std::int64_t least,
+                                     std::int64_t most = kLongest) {
   const auto given = line.options.find(name);
   const std::string text = given == line.options.end() ? otherwise : given->second;
   std::vector<std::int64_t> numbers;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     const auto value = parse_count(text.substr(begin, end - begin));
-    if (!value || *value < least)
+    if (!value || *value < least || *value > most)
       throw UsageError(join("--", name, " = ", text, ": expected whole numbers from ", least,
-                            " on, separated by commas"));
+                            " to ", most, ", separated by commas"));
     numbers.push_back(*value);
     begin = end + 1;
   }
@@ -43,9 +46,8 @@ std::vector<std::int64_t> numbers_of(const CommandLine& line, const std::string&
 
 Wanted wanted_of(const CommandLine& line) {
   Wanted wanted;
-  wanted.repeats =
-      static_cast<int>(std::min<std::int64_t>(1000, numbers_of(line, "repeat", "5", 1)[0]));
-  const auto batches = numbers_of(line, "batch", "1", 1),
+  wanted.repeats = static_cast<int>(count_option(line, "repeat", 5, 1, 1000));
+  const auto batches = numbers_of(line, "batch", "1", 1, kMostAtOnce),
              depths = numbers_of(line, "depth", "0", 0);
   for (const std::int64_t depth : depths) {
     for (const std::int64_t pp : numbers_of(line, "pp", "512", 0))

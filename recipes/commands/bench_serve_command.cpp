@@ -9,6 +9,7 @@
 #include "framework/base/error.h"
 #include "recipes/api/api_keys.h"
 #include "recipes/cli/values.h"
+#include "recipes/commands/output_place.h"
 #include "recipes/commands/process.h"
 #include "recipes/load/load_run.h"
 #include "recipes/report/numbers.h"
@@ -70,6 +71,14 @@ std::string key_of(Process& process, const CommandLine& line) {
   return keys[0];
 }
 
+// As OpenAI's clients are given it, too: the paths that are asked begin with /v1.
+std::string server_url(std::string url) {
+  constexpr std::string_view kVersion = "/v1";
+  while (url.ends_with('/') && !url.ends_with("://")) url.pop_back();
+  if (url.ends_with(kVersion)) url.erase(url.size() - kVersion.size());
+  return url;
+}
+
 Wishes wishes_of(Process& process, const CommandLine& line) {
   if (!line.names.empty())
     throw UsageError(join("bench-serve: \"", line.names[0],
@@ -87,7 +96,7 @@ Wishes wishes_of(Process& process, const CommandLine& line) {
     return given->second;
   };
   try {
-    w.url = text("base-url", "http://127.0.0.1:8000");
+    w.url = server_url(text("base-url", "http://127.0.0.1:8000"));
     w.place = http_place_of(w.url);
     if (const std::string goals = text("goodput", "-"); goals != "-")
       w.goals = load_goals_of(goals);
@@ -121,6 +130,7 @@ Wishes wishes_of(Process& process, const CommandLine& line) {
   p.timeout = seconds_of(line, "timeout", p.timeout, 0.001);
   w.ready_wait = seconds_of(line, "ready-wait", w.ready_wait, 0);
   w.save = text("save-result", "");
+  if (!w.save.empty()) check_output_place(process.files, "save-result", w.save);
   w.json = line.options.contains("json");
   w.detailed = line.options.contains("save-detailed");
   if (w.detailed && w.save.empty() && !w.json)
@@ -165,6 +175,8 @@ class Bench {
       const ServerAnswer answer = ask_server(client_, w_.plan.key, "GET", "/health", {}, 5);
       if (answer.status == 200) return true;
       if (process_.signals.load() > 0) return false;
+      check(answer.status == 0 || answer.status == 503, w_.url, "/health says ", answer.status,
+            ": is this the address of a server that has /health?");
       check(client_.now() - begun < w_.ready_wait, w_.url, " is not ready after ",
             number_text(w_.ready_wait),
             " s: ", answer.status == 0 ? answer.problem : join("/health says ", answer.status),

@@ -31,7 +31,7 @@ std::vector<Option> drawing(std::string_view tokens) {
       valued("frequency_penalty", "R", "of tokens in the answer, each time, -2 to 2 [0]"),
       valued("seed", "N", "the same seed draws the same [1]"),
       valued("tokens", "N", tokens),
-      valued("stop", "TEXT", "ends the answer, and is cut off it"),
+      valued("stop", "TEXT", "ends the answer, and is cut off it; the last one given counts"),
   };
 }
 
@@ -170,9 +170,12 @@ CommandLine without_slips(CommandLine line, const std::vector<Option>& options) 
   for (const Flag& flag : line.flags) {
     if (find_key(flag.name) || flag.name.find('.') != std::string::npos) continue;
     const std::string near = nearest_word(flag.name, names);
-    if (!near.empty() && edit_distance(flag.name, near) <= kSlips)
-      throw UsageError(join("--", flag.name, ": no option of ", line.command, "; nearest: --", near,
-                            "; trireme ", line.command, " --help tells all"));
+    const bool slip = !near.empty() && edit_distance(flag.name, near) <= kSlips;
+    // A key that is near is told with the other problems, and train's help is that of all keys.
+    if (slip || (line.command != "train" && nearest_key(flag.name).empty()))
+      throw UsageError(join("--", flag.name, ": no option of ", line.command,
+                            slip ? "; nearest: --" + near : std::string(), "; trireme ",
+                            line.command, " --help tells all"));
   }
   return line;
 }

@@ -10,6 +10,7 @@
 #include "framework/base/error.h"
 #include "recipes/chat/line_requests.h"
 #include "recipes/commands/generate.h"
+#include "recipes/commands/output_place.h"
 #include "recipes/commands/standard_input.h"
 #include "recipes/commands/text_engine.h"
 #include "recipes/report/numbers.h"
@@ -32,6 +33,7 @@ class AnswerFile {
   AnswerFile(Process& process, const GenerateWishes& wishes)
       : process_(process), path_(wishes.output) {
     if (path_ == "-") return;
+    check_output_place(process.files, "output", path_);
     const bool whole = process.files.exists(path_), partial = process.files.exists(partial_path());
     if (whole && !wishes.overwrite)
       throw UsageError(join("--output: ", path_, " is there already; --overwrite replaces it"));
@@ -124,7 +126,7 @@ class LinesMaker {
   int finish() {
     console_.clear();
     const double seconds = now() - begun_;
-    std::string told = join(written_, " answers");
+    std::string told = join(written_, written_ == 1 ? " answer" : " answers");
     if (bad_ > 0) told += join(", ", bad_, " bad lines passed over");
     if (failed_ > 0) told += join(", ", failed_, " with an error");
     if (begun_ > 0)

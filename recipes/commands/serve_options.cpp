@@ -6,6 +6,7 @@
 #include "framework/base/error.h"
 #include "recipes/api/api_keys.h"
 #include "recipes/cli/values.h"
+#include "recipes/commands/text_engine.h"
 
 namespace trireme {
 
@@ -50,12 +51,6 @@ std::vector<std::string> hosts_of(const CommandLine& line, const std::string& ho
   return any && more == "-" ? std::vector<std::string>() : hosts;
 }
 
-std::string last_part(const std::string& path) {
-  const std::size_t end = path.find_last_not_of('/');
-  const std::string trimmed = path.substr(0, end + 1);
-  return trimmed.substr(trimmed.rfind('/') + 1);
-}
-
 std::uint64_t random_number() {
   std::random_device device;
   return std::uint64_t{device()} << 32 | device();
@@ -87,7 +82,7 @@ ServeWishes serve_options_of(Process& process, const CommandLine& line) {
                           ": at least --max-num-seqs, ", w.engine.sequences));
   w.engine.queue = count_option(line, "max-queue", 64, 1, 100000);
   w.engine.hash_key = random_number();
-  w.name = text_of(line, "served-model-name", last_part(line.names[0]));
+  w.name = text_of(line, "served-model-name", folder_name(line.names[0]));
   w.context = count_option(line, "max-model-len", 0, 1, 1 << 24);
   const std::string cache = text_of(line, "kv-cache", "1GiB");
   w.kv_bytes = parse_size(cache).value_or(0);

@@ -1,6 +1,8 @@
 #include "recipes/commands/text_engine.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "framework/base/error.h"
 #include "framework/data/chat_prompt.h"
@@ -30,9 +32,10 @@ ServedModel served_model(Files& files, const ModelSource& source, const std::str
 }
 
 std::string folder_name(const std::string& path) {
-  const std::size_t end = path.find_last_not_of('/');
-  const std::string trimmed = path.substr(0, end + 1);
-  return trimmed.substr(trimmed.rfind('/') + 1);
+  std::error_code gone;  // the folder that paths begin in
+  const auto whole = std::filesystem::absolute(path, gone).lexically_normal();
+  const std::string name = (whole.has_filename() ? whole : whole.parent_path()).filename().string();
+  return gone || name.empty() ? path : name;
 }
 
 void with_text_engine(const OpenedModel& opened, const ServedModel& model,

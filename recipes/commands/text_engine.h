@@ -16,7 +16,7 @@ std::int64_t trained_context(Files& files, const ModelSource& source);
 // What prompts are read with; `source` must outlive it.
 ServedModel served_model(Files& files, const ModelSource& source, const std::string& name);
 
-// The last part of a path: what a model is called.
+// The last part of a path, of "." and ".." too: what a model is called.
 std::string folder_name(const std::string& path);
 
 struct TextEngineWishes {

@@ -100,6 +100,11 @@ TEST_F(BenchServe, KeysComeFromAFileOrTheEnvironment) {
   EXPECT_NE(none.err.find("401"), std::string::npos) << none.err;
   EXPECT_NE(none.err.find("TRIREME_API_KEY"), std::string::npos) << none.err;
   EXPECT_EQ(call(few, {.environment = {{"TRIREME_API_KEY", "0123456789abcdef"}}}).code, 0);
+  // The last address counts: as clients are given it, and one where nothing is.
+  EXPECT_EQ(call(few + key() + Words{"--base-url", server_->url() + "/v1/"}).code, 0);
+  const ProgramEnd lost = call(few + key() + Words{"--base-url", server_->url() + "/v2"});
+  EXPECT_EQ(lost.code, 1);
+  EXPECT_NE(lost.err.find("/v2/health says 404"), std::string::npos) << lost.err;
 }
 
 TEST_F(BenchServe, RefusesWhatItShould) {
@@ -117,6 +122,8 @@ TEST_F(BenchServe, RefusesWhatItShould) {
       {{"--api-key-file=/nowhere"}, "there is no file /nowhere"},
       {{"--ready-wait=-1"}, "--ready-wait = -1"},
       {{"--temperature=3"}, "--temperature = 3"},
+      {{"--save-result=/nowhere/r.json"}, "there is no folder /nowhere"},
+      {{"--save-result=/"}, "is a folder"},
       {{"--save-detailed"}, "only with --save-result"}};
   for (const auto& [words, sentence] : cases) {
     const ProgramEnd end = run_to_end(Words{program(), "bench-serve"} + words);

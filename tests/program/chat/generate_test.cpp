@@ -230,6 +230,8 @@ TEST_F(Generate, RefusesWhatItShould) {
       {{"--input", in, "--json"}, "--json: the lines of --input"},
       {{"--input", in, "--resume"}, "need --output FILE"},
       {{"--input", in, "--resume", "--overwrite", "--output=x"}, "give one of them"},
+      {{"--input", in, "--output", *folder_ / "none/a.jsonl"}, "there is no folder"},
+      {{"--input", in, "--overwrite", "--output", *folder_ / "."}, "is a folder"},
       {{"--input", in, "--max-num-seqs=0"}, "--max-num-seqs = 0"}};
   for (const auto& [words, sentence] : cases) {
     const ProgramEnd end = call(words);

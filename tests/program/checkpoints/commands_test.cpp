@@ -85,7 +85,8 @@ TEST_F(Commands, BenchTellsEachTest) {
   ASSERT_EQ(lines_of(csv.out).size(), 4u) << csv.err;
   EXPECT_EQ(csv.out.rfind("build_commit,build_number,cpu_info,", 0), 0u) << csv.out;
   for (const Words& bad : {Words{"-o", "sql"}, Words{"-o", "csv", "--json"}, Words{"--batch=0"},
-                           Words{"--tg=x"}, Words{"--pp=0", "--tg=0"}})
+                           Words{"--tg=x"}, Words{"--pp=0", "--tg=0"}, Words{"--repeat=5,6"},
+                           Words{"--repeat=1001"}, Words{"--tg=9223372036854775807"}})
     EXPECT_EQ(call(Words{"bench", run_.folder()} + bad).code, 2) << bad[0];
 }
 

@@ -61,6 +61,13 @@ TEST(CommandLine, HelpTakesATopic) {
 TEST(CommandLine, OptionsWithoutTheirValueAreRefused) {
   EXPECT_THROW(split_command_line({"x", "--prompt"}, {{"prompt", true}}), UsageError);
   EXPECT_THROW(split_command_line({"x", "--json=1"}, {{"json"}}), UsageError);
+  try {
+    split_command_line({"x", "--prompt", "--- he said"}, {{"prompt", true}});
+    FAIL() << "a flag is no value";
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(),
+                 "--prompt needs a value; one that begins with -- is given as --prompt=VALUE");
+  }
 }
 
 TEST(CommandLine, UnknownOptionsAreToldWithTheOtherProblems) {
