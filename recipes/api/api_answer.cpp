@@ -21,6 +21,7 @@ Json finish_word(const GenerationEvent& event) {
 }
 
 Json stop_word(const GenerationEvent& event) {
+  if (event.stop_id) return std::int64_t{*event.stop_id};
   return event.stop.empty() ? Json() : Json(event.stop);
 }
 

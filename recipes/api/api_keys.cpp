@@ -23,9 +23,11 @@ std::uint64_t difference(std::string_view key, std::string_view given) {
 }  // namespace
 
 std::string_view bearer_of(std::string_view authorization) {
-  constexpr std::string_view kScheme = "Bearer ";
-  return authorization.starts_with(kScheme) ? authorization.substr(kScheme.size())
-                                            : std::string_view();
+  constexpr std::string_view kScheme = "bearer ";
+  const std::string_view scheme = authorization.substr(0, kScheme.size());
+  const bool same = std::equal(scheme.begin(), scheme.end(), kScheme.begin(), kScheme.end(),
+                               [](char a, char b) { return a == b || (a ^ ' ') == b; });
+  return same ? authorization.substr(kScheme.size()) : std::string_view();
 }
 
 std::int64_t find_key(const std::vector<std::string>& keys, std::string_view given) {

@@ -8,7 +8,8 @@
 
 namespace trireme {
 
-// The key of "Bearer KEY"; empty if the field is anything else.
+// The key of "Bearer KEY" (the scheme in any case: RFC 9110, 11.1); empty if the field is anything
+// else.
 std::string_view bearer_of(std::string_view authorization);
 // The index of the key that `given` equals, else -1. Its time does not depend on where they differ.
 std::int64_t find_key(const std::vector<std::string>& keys, std::string_view given);

@@ -76,9 +76,9 @@ GenerationRequest read_common(Fields& fields, ApiRequest& request, const ServedM
   GenerationRequest g;
   g.sampling = sampling_of(fields, model, limits, seed);
   g.min_tokens = fields.integer("min_tokens", 0, kMost).value_or(0);
-  g.ends = request.chat ? model.answer_ends : model.ends;
-  for (const std::int32_t id : fields.ids("stop_token_ids", 128, model.vocab)) g.ends.push_back(id);
-  g.ignore_ends = fields.flag("ignore_eos");
+  if (!fields.flag("ignore_eos")) g.ends = request.chat ? model.answer_ends : model.ends;
+  g.told = fields.ids("stop_token_ids", 128, model.vocab);
+  g.ends.insert(g.ends.end(), g.told.begin(), g.told.end());
   g.stops = fields.texts("stop", limits.stops, limits.stop_bytes);
   g.include_stop = fields.flag("include_stop_str_in_output");
   g.skip_special = fields.maybe_flag("skip_special_tokens").value_or(true);
@@ -136,14 +136,14 @@ std::vector<std::vector<std::int32_t>> prompts_of(Fields& fields, bool start,
   return prompts;
 }
 
-std::string joined_content(const Json& content, const std::string& path) {
+std::string joined_content(const Json& content, const std::string& path, std::size_t most) {
   if (content.is(Json::Kind::kString)) return content.text("");
   if (!content.is(Json::Kind::kArray))
     throw ApiError(400, path + "content: a string, or an array of text parts, is expected",
                    path + "content", "invalid_type");
   std::string text;
-  if (content.array("").size() > 1024)
-    throw ApiError(400, path + "content: at most 1024 parts are taken", path + "content",
+  if (content.array("").size() > most)
+    throw ApiError(400, join(path, "content: at most ", most, " parts are taken"), path + "content",
                    "invalid_value");
   for (const Json& one : content.array("")) {
     Fields part(one, path + "content[].");
@@ -162,17 +162,18 @@ std::string joined_content(const Json& content, const std::string& path) {
 }
 
 // A message as templates see it: role, content, name.
-Json message_of(const Json& value, const std::string& path) {
+Json message_of(const Json& value, const std::string& path, const ApiLimits& limits) {
   Fields message(value, path);
   const auto role = message.text("role");
   if (role != "system" && role != "developer" && role != "user" && role != "assistant")
     message.refuse("role", "system, developer, user or assistant is expected");
   const Json* content = message.take("content");
   if (!content) message.refuse("content", "a string, or an array of text parts, is expected");
-  Json::Object plain{{"role", *role}, {"content", joined_content(*content, path)}};
+  Json::Object plain{{"role", *role}, {"content", joined_content(*content, path, limits.parts)}};
   if (const auto name = message.text("name")) plain.emplace_back("name", *name);
   for (const char* none : {"refusal", "audio", "function_call"}) message.only(none, {});
-  for (const char* none : {"annotations", "tool_calls"}) message.only(none, {Json::Array()});
+  const Json empty = Json::Array();  // named: in braces it would be copied as the list of values
+  for (const char* none : {"annotations", "tool_calls"}) message.only(none, {empty});
   message.end();
   return plain;
 }
@@ -208,7 +209,7 @@ std::vector<std::int32_t> chat_tokens(const Json& messages, const ServedModel& m
                    "messages", "invalid_value");
   Json::Array plain;
   for (const Json& message : messages.array(""))
-    plain.push_back(message_of(message, join("messages[", plain.size(), "].")));
+    plain.push_back(message_of(message, join("messages[", plain.size(), "]."), limits));
   try {
     return model.chat->prompt(plain, Json(), encoder);
   } catch (const Error& error) {
@@ -223,7 +224,8 @@ namespace {
 std::vector<std::int32_t> open_answer_tokens(const Json& messages, const ServedModel& model,
                                              const ApiLimits& limits, Encoder& encoder) {
   const bool array = messages.is(Json::Kind::kArray) && messages.array("").size() > 1;
-  const Json last = array ? message_of(messages.array("").back(), "messages[last].") : Json();
+  const Json last =
+      array ? message_of(messages.array("").back(), "messages[last].", limits) : Json();
   if (!array || last.at("role", "").text("") != "assistant")
     throw ApiError(400,
                    "continue_final_message: the last of several messages must be an assistant's",

@@ -42,7 +42,7 @@ struct ServedModel {
 struct ApiLimits {
   int choices = 16;  // n, and prompts x n
   int logprobs = 20;
-  std::size_t stops = 4, stop_bytes = 256, bias = 1024, messages = 1024;
+  std::size_t stops = 4, stop_bytes = 256, bias = 1024, messages = 1024, parts = 1024;
 };
 
 struct ApiRequest {

@@ -53,6 +53,29 @@ std::string hex(std::uint64_t value) {
   return text;
 }
 
+int hex_digit(char c) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  const std::size_t at = kDigits.find(static_cast<char>(c >= 'A' && c <= 'F' ? c - 'A' + 'a' : c));
+  return at == std::string_view::npos ? -1 : static_cast<int>(at);
+}
+
+// Is `spelled`, a part of a path, this name? Clients spell a slash, a blank and others as %2F, %20.
+// What it stands for is compared, and goes nowhere else.
+bool spells(std::string_view spelled, std::string_view name) {
+  std::string plain;
+  for (std::size_t i = 0; i < spelled.size(); ++i) {
+    if (spelled[i] != '%' || i + 2 >= spelled.size()) {
+      plain += spelled[i];
+      continue;
+    }
+    const int high = hex_digit(spelled[i + 1]), low = hex_digit(spelled[i + 2]);
+    if (high < 0 || low < 0) return false;
+    plain += static_cast<char>(16 * high + low);
+    i += 2;
+  }
+  return plain == name;
+}
+
 HttpResponse json_response(const Json& json) { return {.body = to_text(json) + "\n"}; }
 
 HttpResponse response_of(const std::exception_ptr& failure) {
@@ -262,7 +285,8 @@ void ApiServer::route(const HttpRequest& request, const Reply& reply) {
   }
   if (path == "/v1/models") return reply->send(json_response(models()));
   if (path.starts_with(kOneModel)) {
-    check_name(path.substr(kOneModel.size()), served());
+    const std::string spelled = path.substr(kOneModel.size());
+    if (!spells(spelled, served().name)) check_name(spelled, served());
     return reply->send(json_response(model_json(served())));
   }
   if (path == "/props") return reply->send(json_response(props()));

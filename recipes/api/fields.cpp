@@ -13,11 +13,12 @@ std::string with_value(const Json* value) {
 }  // namespace
 
 Fields::Fields(const Json& value, std::string path) : value_(value), path_(std::move(path)) {
-  if (!value.is(Json::Kind::kObject))
-    throw ApiError(400,
-                   join(path_.empty() ? "the body" : path_, ": an object is expected, here is ",
-                        describe(value)),
-                   path_, "invalid_type");
+  if (value.is(Json::Kind::kObject)) return;
+  const std::string own = path_.substr(0, path_.empty() ? 0 : path_.size() - 1);  // no dot behind
+  throw ApiError(
+      400,
+      join(own.empty() ? "the body" : own, ": an object is expected, here is ", describe(value)),
+      own, "invalid_type");
 }
 
 void Fields::refuse(const std::string& name, const std::string& expected) const {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "recipes/api/habits.h"
+#include "recipes/api/openapi_answers.h"
 
 namespace trireme {
 
@@ -85,6 +86,7 @@ Object common_fields(const ApiLimits& limits) {
       {"skip_special_tokens", flag(true, "Whether control tokens are no text.")},
       {"logit_bias", Object{{"type", "object"},
                             {"maxProperties", static_cast<std::int64_t>(limits.bias)},
+                            {"propertyNames", Object{{"pattern", "^[0-9]{1,9}$"}}},
                             {"additionalProperties",
                              Object{{"type", "number"}, {"minimum", -100}, {"maximum", 100}}},
                             {"description", "Token ids with numbers from -100 to 100."}}},
@@ -138,12 +140,36 @@ Json completion(const ApiLimits& limits) {
   return schema(std::move(fields), "prompt");
 }
 
+// What templates take beside that has no meaning here is legal where it says nothing.
+Json messages(const ApiLimits& limits) {
+  const Json part =
+      Object{{"type", "object"},
+             {"additionalProperties", false},
+             {"required", Json::Array{"type", "text"}},
+             {"properties", Object{{"type", only({"text"}, "")}, {"text", text("A piece.")}}}};
+  const Json roles = only({"system", "developer", "user", "assistant"}, "Who says it.");
+  Object fields{{"role", roles},
+                {"content", any_of({text("A text."),
+                                    array_of(part, 0, static_cast<std::int64_t>(limits.parts))},
+                                   "Text.")},
+                {"name", text("Who, for templates that tell it.")}};
+  for (const char* none : {"refusal", "audio", "function_call"})
+    fields.emplace_back(none, only({Json()}, kNotHere));
+  for (const char* none : {"annotations", "tool_calls"})
+    fields.emplace_back(none, only({Json(), Json::Array()}, kNotHere));
+  return Object{{"type", "array"},
+                {"minItems", 1},
+                {"maxItems", static_cast<std::int64_t>(limits.messages)},
+                {"items", Object{{"type", "object"},
+                                 {"additionalProperties", false},
+                                 {"required", Json::Array{"role", "content"}},
+                                 {"properties", std::move(fields)}}},
+                {"description", "Objects with role and content."}};
+}
+
 Json chat(const ApiLimits& limits) {
   Object fields{
-      {"messages", Object{{"type", "array"},
-                          {"minItems", 1},
-                          {"maxItems", static_cast<std::int64_t>(limits.messages)},
-                          {"description", "Objects with role and content."}}},
+      {"messages", messages(limits)},
       {"max_completion_tokens",
        integer(1, kMost, "Of the answer; what the context leaves if left out.")},
       {"max_tokens", integer(1, kMost, "The older name.")},
@@ -156,25 +182,52 @@ Json chat(const ApiLimits& limits) {
   return schema(std::move(fields), "messages");
 }
 
-Json answers(const char* what) {
-  return Object{{"200", Object{{"description", what}}},
-                {"default", Object{{"description",
-                                    "An error: {\"error\": {\"message\", \"type\", "
-                                    "\"param\", \"code\"}}"}}}};
+Json media(const char* type, Json schema) {
+  return Object{{type, Object{{"schema", std::move(schema)}}}};
 }
 
-Json get(const char* summary) {
-  return Object{{"get", Object{{"summary", summary}, {"responses", answers(summary)}}}};
+constexpr const char* kJson = "application/json";
+
+Json answers(const char* what, Json content) {
+  return Object{{"200", Object{{"description", what}, {"content", std::move(content)}}},
+                {"default", Object{{"description", "An error."},
+                                   {"content", media(kJson, answer_ref("Error"))}}}};
 }
 
-Json post(const char* summary, Json body) {
-  return Object{
-      {"post",
-       Object{{"summary", summary},
-              {"requestBody", Object{{"required", true},
-                                     {"content", Object{{"application/json",
-                                                         Object{{"schema", std::move(body)}}}}}}},
-              {"responses", answers(summary)}}}};
+Object get(const char* summary, Json content) {
+  return {{"summary", summary}, {"responses", answers(summary, std::move(content))}};
+}
+Json get_json(const char* summary, const char* answer) {
+  return Object{{"get", get(summary, media(kJson, answer_ref(answer)))}};
+}
+Json get_text(const char* summary, const char* type) {
+  return Object{{"get", get(summary, media(type, Object{{"type", "string"}}))}};
+}
+
+Json get_model() {
+  Object operation = get("The same by its name; another is 404", media(kJson, answer_ref("Model")));
+  operation.emplace_back("parameters", Json::Array{Object{{"name", "model"},
+                                                          {"in", "path"},
+                                                          {"required", true},
+                                                          {"schema", Object{{"type", "string"}}}}});
+  return Object{{"get", std::move(operation)}};
+}
+
+// `chunk`: of the stream that it may be answered with.
+Json post(const char* summary, Json body, const char* answer, const char* chunk = nullptr) {
+  Object content{{kJson, Object{{"schema", answer_ref(answer)}}}};
+  if (chunk)
+    content.emplace_back(
+        "text/event-stream",
+        Object{
+            {"schema", Object{{"type", "string"},
+                              {"description", join("Events `data: CHUNK`, each a ", chunk,
+                                                   ", the last one `data: [DONE]`; an error is an "
+                                                   "Error, and the last.")}}}});
+  return Object{{"post", Object{{"summary", summary},
+                                {"requestBody", Object{{"required", true},
+                                                       {"content", media(kJson, std::move(body))}}},
+                                {"responses", answers(summary, std::move(content))}}}};
 }
 
 std::string escaped(const std::string& plain) {
@@ -223,35 +276,49 @@ std::string field_row(const std::string& name, const Json& field) {
 Json openapi(const ApiLimits& limits) {
   Object tokenize{{"prompt", text("A text; or give messages.")},
                   {"model", text("Without effect.")}};
-  tokenize.emplace_back("messages", Object{{"type", "array"},
-                                           {"minItems", 1},
-                                           {"maxItems", static_cast<std::int64_t>(limits.messages)},
-                                           {"description", "A conversation."}});
+  tokenize.emplace_back("messages", messages(limits));
   tokenize.emplace_back("add_special_tokens", flag(true, "The model's start token."));
   tokenize.emplace_back("return_token_strs", flag(false, "How tokens are spelled."));
   Object detokenize{{"tokens", Object{{"type", "array"},
                                       {"items", Object{{"type", "integer"}, {"minimum", 0}}},
                                       {"description", "Ids."}}},
                     {"model", text("Without effect.")}};
+  const Json one_of = Json::Array{Object{{"required", Json::Array{"prompt"}}},
+                                  Object{{"required", Json::Array{"messages"}}}};
+  Json paths = Object{
+      {"/health", get_json("200 if it answers; needs no key", "Status")},
+      {"/ready", get_json("200 if it takes requests", "Status")},
+      {"/metrics", get_text("Prometheus' text format", "text/plain")},
+      {"/version", get_json("The program's version", "Version")},
+      {"/v1/models", get_json("The served model", "Models")},
+      {"/v1/models/{model}", get_model()},
+      {"/", get_text("The chat page; needs no key", "text/html")},
+      {"/docs", get_text("This API, for people", "text/html")},
+      {"/props", get_json("The model, its context and defaults, and memory", "Props")},
+      {"/v1/completions",
+       post("Goes on from a text", completion(limits), "Completion", "CompletionChunk")},
+      {"/v1/chat/completions",
+       post("Answers a conversation", chat(limits), "ChatCompletion", "ChatCompletionChunk")},
+      {"/tokenize", post("A text or a conversation as token ids",
+                         Object{{"type", "object"},
+                                {"additionalProperties", false},
+                                {"oneOf", one_of},
+                                {"properties", std::move(tokenize)}},
+                         "Tokens")},
+      {"/detokenize",
+       post("Token ids as a text", schema(std::move(detokenize), "tokens"), "Text")}};
   return Object{
       {"openapi", "3.1.0"},
-      {"info", Object{{"title", "Trireme"}, {"version", "0.1.0"}}},
-      {"paths", Object{{"/health", get("200 if it answers; needs no key")},
-                       {"/ready", get("200 if it takes requests")},
-                       {"/metrics", get("Prometheus' text format")},
-                       {"/version", get("The program's version")},
-                       {"/v1/models", get("The served model")},
-                       {"/v1/models/{model}", get("The same by its name; another is 404")},
-                       {"/", get("The chat page; needs no key")},
-                       {"/props", get("The model, its context and defaults, and memory")},
-                       {"/v1/completions", post("Goes on from a text", completion(limits))},
-                       {"/v1/chat/completions", post("Answers a conversation", chat(limits))},
-                       {"/tokenize", post("A text or a conversation as token ids",
-                                          Object{{"type", "object"},
-                                                 {"additionalProperties", false},
-                                                 {"properties", std::move(tokenize)}})},
-                       {"/detokenize",
-                        post("Token ids as a text", schema(std::move(detokenize), "tokens"))}}}};
+      {"info", Object{{"title", "Trireme"},
+                      {"version", "0.1.0"},
+                      {"description",
+                       "A field that is null counts as absent. A key is needed if "
+                       "the server was started with some."}}},
+      {"security", Json::Array{Object{}, Object{{"key", Json::Array{}}}}},
+      {"paths", std::move(paths)},
+      {"components", Object{{"schemas", answer_schemas()},
+                            {"securitySchemes",
+                             Object{{"key", Object{{"type", "http"}, {"scheme", "bearer"}}}}}}}};
 }
 
 std::string api_page(const Json& described) {

@@ -1,6 +1,7 @@
 #include "recipes/serve/output_text.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace trireme {
 
@@ -10,10 +11,10 @@ OutputText::OutputText(const Tokenizer& tokenizer, std::span<const std::int32_t>
   for (const std::int32_t id : prompt) decoder_.push(id);
 }
 
-std::string OutputText::push(std::int32_t id) {
+std::string OutputText::push(std::int32_t id, bool may_stop) {
   if (stopped()) return {};
   held_ += decoder_.push(id);
-  return settle(false);
+  return may_stop ? settle(false) : std::exchange(held_, {});
 }
 
 std::string OutputText::finish() {

@@ -17,8 +17,9 @@ class OutputText {
   OutputText(const Tokenizer& tokenizer, std::span<const std::int32_t> prompt, bool skip_special,
              std::vector<std::string> stops, bool include_stop);
 
-  // What can be said now; often empty. Nothing more is said once stopped().
-  std::string push(std::int32_t id);
+  // What can be said now; often empty. Nothing more is said once stopped(). No stop string is
+  // looked for in what is said up to and with a token that `may_stop` is false for.
+  std::string push(std::int32_t id, bool may_stop = true);
   // The rest, when no stop string ended it.
   std::string finish();
   // A stop string was found; it is cut off unless it is to be included.

@@ -37,9 +37,9 @@ struct GenerationRequest {
   std::vector<std::int32_t> prompt;
   Sampling sampling = {};
   std::int64_t max_tokens = 16;         // of the output; 0: the prompt is only scored
-  std::int64_t min_tokens = 0;          // ends are masked until then
+  std::int64_t min_tokens = 0;          // ends are masked until then, stops looked for behind
   std::vector<std::int32_t> ends = {};  // ids that end the text; they are no part of it
-  bool ignore_ends = false;
+  std::vector<std::int32_t> told = {};  // those of them that the event's end tells
   std::vector<std::string> stops = {};  // end the text, and are cut off it
   bool include_stop = false;
   bool skip_special = true;  // tokens of control are not text
@@ -55,10 +55,11 @@ std::string_view name_of(FinishReason reason);  // "stop", "length", "cancelled"
 struct GenerationEvent {
   std::uint64_t request = 0;
   int choice = 0;
-  std::string text = {};                    // to be appended
-  std::vector<ChosenToken> tokens = {};     // new ones, those of a prompt first (echo)
-  std::optional<FinishReason> finish = {};  // the choice's end; the fields below with it
-  std::string stop = {};                    // the stop string that was found
+  std::string text = {};                     // to be appended
+  std::vector<ChosenToken> tokens = {};      // new ones, those of a prompt first (echo)
+  std::optional<FinishReason> finish = {};   // the choice's end; the fields below with it
+  std::string stop = {};                     // the stop string that was found
+  std::optional<std::int32_t> stop_id = {};  // or the one of `told`
   std::string error = {};
   std::int64_t prompt_tokens = 0, output_tokens = 0, cached_tokens = 0;
   bool no_memory = false;  // why it is an error

@@ -211,13 +211,17 @@ void ServeEngine::score_prompt(Choice& c, std::int64_t position, std::span<const
 // Nothing if it goes on.
 std::optional<FinishReason> ServeEngine::take_token(Choice& c, ChosenToken token) {
   const GenerationRequest& wanted = c.request.wanted;
-  const bool ends = !wanted.ignore_ends && std::find(wanted.ends.begin(), wanted.ends.end(),
-                                                     token.id) != wanted.ends.end();
-  if (ends) return FinishReason::kStop;
+  const auto is_of = [&](const std::vector<std::int32_t>& ids) {
+    return std::find(ids.begin(), ids.end(), token.id) != ids.end();
+  };
+  if (is_of(wanted.ends)) {
+    if (is_of(wanted.told)) c.pending.stop_id = token.id;
+    return FinishReason::kStop;
+  }
   ServedSequence& s = *c.sequence;
   s.tokens.push_back(token.id);
   ++counted_.output_tokens;
-  c.pending.text += c.text.push(token.id);
+  c.pending.text += c.text.push(token.id, s.length() - s.prompt > wanted.min_tokens);
   c.pending.tokens.push_back(std::move(token));
   if (c.text.stopped()) return FinishReason::kStop;
   if (s.length() == s.most) return FinishReason::kLength;

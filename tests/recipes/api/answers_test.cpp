@@ -188,6 +188,39 @@ TEST_F(ApiTest, BiasIsAdded) {
   EXPECT_EQ(text_of(choice(json), "text"), "ZZ");
 }
 
+TEST_F(ApiTest, IgnoredEndsAreTheModelsOwn) {
+  start();
+  load();
+  const auto said = [&](const std::string& more) {
+    return text_of(choice(json(complete(R"({"prompt": "a>", "temperature": 0, )" + more + "}"))),
+                   "text");
+  };
+  EXPECT_EQ(said(R"("max_tokens": 9)"), "hello");
+  EXPECT_EQ(said(R"("max_tokens": 9, "ignore_eos": true)").size(), 9u);
+  EXPECT_EQ(said(R"("max_tokens": 9, "ignore_eos": true, "stop_token_ids": [108])"), "he");
+  const Json at_l =
+      json(complete(R"({"prompt": "a>", "temperature": 0, "stop_token_ids": [108]})"));
+  EXPECT_EQ(text_of(choice(at_l), "finish_reason"), "stop");
+  EXPECT_EQ(choice(at_l).at("stop_reason", "").integer(""), 108);
+  const Json at_end =
+      json(complete(R"({"prompt": "a>", "temperature": 0, "stop_token_ids": [1]})"));
+  EXPECT_TRUE(choice(at_end).at("stop_reason", "").is_null());
+  // Neither they nor a stop string end an answer sooner than is asked for.
+  EXPECT_EQ(said(R"("max_tokens": 9, "stop": "l")"), "he");
+  EXPECT_EQ(said(R"("max_tokens": 9, "stop": "l", "min_tokens": 3)"), "hel");
+  EXPECT_EQ(said(R"("max_tokens": 9, "stop": "l", "min_tokens": 4)"), "hello");
+}
+
+TEST_F(ApiTest, AModelsNameMayBeSpelledInAPath) {
+  start({.name = "fleet/Große %41"});
+  load();
+  for (const char* spelled :
+       {"fleet/Gro%C3%9Fe%20%2541", "fleet%2FGro%c3%9fe%20%2541", "%66leet%2fGro%C3%9Fe%20%2541"})
+    EXPECT_EQ(ask(port_, get(std::string("/v1/models/") + spelled)).status, 200) << spelled;
+  for (const char* other : {"fleet%2FGro%C3%9Fe%20%41", "fleet%2", "%", "%zz", "%FF", "%00", ""})
+    EXPECT_EQ(ask(port_, get(std::string("/v1/models/") + other)).status, 404) << other;
+}
+
 TEST_F(ApiTest, TokensAndBack) {
   start();
   load();

@@ -56,6 +56,7 @@ class ApiTest : public ::testing::Test {
     HttpOptions http = {};
     ServeOptions engine = {};
     std::int64_t pages = 256, context = 1024;
+    std::string name = "stub";
   };
   // The model's text: behind any prompt, byte by byte, then the end.
   void says(const std::string& text) {
@@ -74,7 +75,7 @@ class ApiTest : public ::testing::Test {
                                          [this](const Ids& text) { return next(text); });
     engine_ = std::make_unique<ServeEngine>(*model_, tokenizer_, setup.engine);
     served_ = std::make_unique<ServedModel>(
-        ServedModel{.name = "stub",
+        ServedModel{.name = setup.name,
                     .created = 1700000000,
                     .tokenizer = tokenizer_,
                     .vocab = 256,

@@ -82,6 +82,38 @@ TEST_F(ApiTest, TheDescriptionIsTrue) {
     }
 }
 
+// A message's fields beside role and content, as clients send an answer back: all legal values of
+// all of them are taken.
+TEST_F(ApiTest, MessagesAreAsDescribed) {
+  start();
+  load();
+  const Json described = json(ask(port_, get("/openapi.json")));
+  const Json& item = schema_of(described, "/v1/chat/completions")
+                         .at("properties", "")
+                         .at("messages", "")
+                         .at("items", "");
+  const auto status = [&](const std::string& role, const std::string& more) {
+    return chat(R"({"max_tokens": 1, "messages": [{"role": ")" + role + "\"" + more + "}]}").status;
+  };
+  int good = 0;
+  for (const auto& [name, field] : item.at("properties", "").object("")) {
+    if (name == "role" || name == "content") continue;
+    const SchemaValues values = values_of(field);
+    for (const bool is_good : {true, false})
+      for (const std::string& value : is_good ? values.good : values.bad) {
+        const std::string more = R"(, "content": "a", ")" + name + "\": " + value;
+        EXPECT_EQ(status("assistant", more), is_good ? 200 : 400) << more;
+        if (is_good) ++good;
+      }
+  }
+  EXPECT_GT(good, 8);
+  EXPECT_EQ(item.at("properties", "").at("role", "").at("enum", "").array("").size(), 4u);
+  for (const Json& role : item.at("properties", "").at("role", "").at("enum", "").array(""))
+    for (const char* content : {R"("")", R"("a")", "[]", R"([{"type": "text", "text": "a"}])"})
+      EXPECT_EQ(status(role.text(""), R"(, "content": )" + std::string(content)), 200) << content;
+  EXPECT_EQ(status("user", R"(, "content": "a", "weight": 1)"), 400);
+}
+
 // Lengths: with the prompt at most the context, 64.
 TEST_F(ApiTest, LengthsHaveTheirLimits) {
   start({.context = 64});

@@ -176,7 +176,7 @@ TEST_F(ApiTest, WithoutAKeyNothingIsSaid) {
     EXPECT_EQ(ask(port_, post(path, "{}")).status, 401) << path;
   for (const char* field :
        {"Bearer ", "Bearer first-key-012345678", "Bearer first-key-01234567890",
-        "bearer first-key-0123456789", "first-key-0123456789", "Basic first-key-0123456789"})
+        "Bearer  first-key-0123456789", "first-key-0123456789", "Basic first-key-0123456789"})
     EXPECT_EQ(ask(port_, get("/v1/models", "Authorization: " + std::string(field) + "\r\n")).status,
               401)
         << field;
@@ -187,6 +187,8 @@ TEST_F(ApiTest, WithoutAKeyNothingIsSaid) {
     EXPECT_EQ(
         ask(port_, get("/v1/models", "Authorization: Bearer " + std::string(key) + "\r\n")).status,
         200);
+  EXPECT_EQ(ask(port_, get("/v1/models", "Authorization: bEARER first-key-0123456789\r\n")).status,
+            200);
 }
 
 // Row R30: neither another page, nor a name that was made to point here.

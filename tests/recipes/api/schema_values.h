@@ -146,10 +146,10 @@ inline SchemaValues objects_of(const Json& schema) {
 
 inline SchemaValues values_of(const Json& schema) {
   static const std::set<std::string> kKnown{
-      "type",      "default",  "description", "minimum",       "exclusiveMinimum",
-      "maximum",   "minItems", "maxItems",    "items",         "minLength",
-      "maxLength", "anyOf",    "enum",        "maxProperties", "additionalProperties",
-      "properties"};
+      "type",       "default",      "description", "minimum",       "exclusiveMinimum",
+      "maximum",    "minItems",     "maxItems",    "items",         "minLength",
+      "maxLength",  "anyOf",        "enum",        "maxProperties", "additionalProperties",
+      "properties", "propertyNames"};
   for (const auto& [key, value] : schema.object(""))
     EXPECT_TRUE(kKnown.contains(key)) << "what does " << key << " mean?";
   if (const Json* legal = schema.find("enum")) {

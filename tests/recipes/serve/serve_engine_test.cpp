@@ -191,9 +191,6 @@ TEST_F(ServeEngineTest, EachEndIdEnds) {
   EXPECT_EQ(a.text, "a");
   EXPECT_EQ(a.finish, FinishReason::kStop);
   EXPECT_EQ(a.output, 1);
-  r.ignore_ends = true;
-  EXPECT_EQ(alone(r).output, 10);
-  r.ignore_ends = false;
   r.min_tokens = 4;
   a = alone(r);
   EXPECT_EQ(a.output, 4);  // ends are masked until then
@@ -211,6 +208,10 @@ TEST_F(ServeEngineTest, StopStringsEndTheText) {
   EXPECT_EQ(a.text, "one");
   EXPECT_EQ(a.stop, " tw");
   EXPECT_EQ(a.finish, FinishReason::kStop);
+  r.min_tokens = 5;  // "one t": no part of a stop string
+  EXPECT_EQ(alone(r).text, "one two ");
+  r.min_tokens = 30;
+  EXPECT_EQ(alone(r).text.size(), 30u);
 }
 
 // Row 20: NaN ends its request, others go on; its pages do no harm later.
