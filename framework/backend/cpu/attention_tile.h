@@ -74,7 +74,7 @@ void with_words(DType dtype, bool tiles, F f) {
 
 // Two rows (2k, 2k + 1) of bf16 as one row of words.
 inline vec::U32 interleave(vec::U16 even, vec::U16 odd) {
-  return __builtin_convertvector(even, vec::U32) | (__builtin_convertvector(odd, vec::U32) << 16);
+  return vec::widen(even) | (vec::widen(odd) << 16);
 }
 
 // Word (row r, word k) is at data[r * row + k * word].

@@ -25,7 +25,6 @@ struct F32Dot {
   using W = float;
   using X = float;
   static constexpr int kStep = vec::kLanes;
-  using Vector = F32;
   template <typename Count>
   static F32 load_w(const W* p, Count n) {
     return vec::load(p, n);
@@ -34,21 +33,42 @@ struct F32Dot {
   static F32 load_x(const X* p, Count n) {
     return vec::load(p, n);
   }
-  static F32 multiply_add(Vector a, Vector b, F32 c) { return vec::fma(a, b, c); }
+  static F32 multiply_add(F32 w, F32 x, F32 sum) { return vec::fma(w, x, sum); }
 };
 
-// 16 bits as storage: x was converted before.
-struct StoredDot : F32Dot {
+// f16 as storage: x was converted before.
+struct StoredF16Dot : F32Dot {
   using W = std::uint16_t;
   template <typename Count>
   static F32 load_w(const W* p, Count n) {
-    return vec::from_bf16(vec::load(p, n));
+    return vec::from_f16(vec::load(p, n));
   }
 };
-struct StoredF16Dot : StoredDot {
+
+// bf16 as storage, a pair in each 32-bit word of W. x was converted before: of each step first the
+// even elements, then the odd ones (spread_pairs), so its steps are whole.
+struct StoredPairDot {
+  using W = std::uint16_t;
+  using X = float;
+  static constexpr int kStep = 2 * vec::kLanes;
+  struct Halves {
+    F32 even, odd;
+  };
+  static Halves load_w(const W* p, vec::Whole) {
+    const auto words = vec::load_as<vec::U32>(p);
+    return {vec::from_bits(words << 16), vec::from_bits(words & 0xffff0000u)};
+  }
+  static Halves load_w(const W* p, int n) {
+    W whole[kStep] = {};
+    std::copy_n(p, n, whole);
+    return load_w(whole, vec::Whole{});
+  }
   template <typename Count>
-  static F32 load_w(const W* p, Count n) {
-    return vec::from_f16(vec::load(p, n));
+  static Halves load_x(const X* p, Count) {
+    return {vec::load(p), vec::load(p + vec::kLanes)};
+  }
+  static F32 multiply_add(const Halves& w, const Halves& x, F32 sum) {
+    return vec::fma(w.odd, x.odd, vec::fma(w.even, x.even, sum));
   }
 };
 
@@ -58,7 +78,6 @@ struct PairDot {
   using W = std::uint16_t;
   using X = std::uint16_t;
   static constexpr int kStep = 2 * vec::kLanes;
-  using Vector = F32;
   static F32 load_w(const W* p, vec::Whole) { return vec::load_as<F32>(p); }
   static F32 load_w(const W* p, int n) {
     const auto mask = static_cast<__mmask32>(_bzhi_u32(0xffffffffu, static_cast<unsigned>(n)));
@@ -68,13 +87,13 @@ struct PairDot {
   static F32 load_x(const X* p, Count n) {
     return load_w(p, n);
   }
-  static F32 multiply_add(Vector a, Vector b, F32 c) {
-    return (F32)_mm512_dpbf16_ps((__m512)c, (__m512bh)a, (__m512bh)b);
+  static F32 multiply_add(F32 w, F32 x, F32 sum) {
+    return (F32)_mm512_dpbf16_ps((__m512)sum, (__m512bh)w, (__m512bh)x);
   }
 };
 #else  // whatever the CPU could do
 constexpr bool kMultipliesPairs = false;
-using PairDot = StoredDot;
+using PairDot = StoredPairDot;
 #endif
 
 // R rows of W by C rows of x. `next`: what is read after these rows, asked for on the way.
@@ -83,14 +102,14 @@ inline void dot_tile(std::int64_t k, const typename D::W* w, const typename D::X
                      std::int64_t x_row, const char* next, float (&out)[kColumns][kRows]) {
   F32 sum[R][C] = {};
   const auto step = [&](std::int64_t at, auto n) {
-    typename D::Vector left[R];
+    decltype(D::load_x(x, n)) right[C];
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) left[r] = D::load_w(w + r * k + at, n);
+    for (int c = 0; c < C; ++c) right[c] = D::load_x(x + c * x_row + at, n);
 #pragma GCC unroll 8
-    for (int c = 0; c < C; ++c) {
-      const auto right = D::load_x(x + c * x_row + at, n);
+    for (int r = 0; r < R; ++r) {
+      const auto left = D::load_w(w + r * k + at, n);
 #pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) sum[r][c] = D::multiply_add(left[r], right, sum[r][c]);
+      for (int c = 0; c < C; ++c) sum[r][c] = D::multiply_add(left, right[c], sum[r][c]);
     }
   };
   std::int64_t at = 0;
@@ -111,7 +130,7 @@ inline void dot_tile(std::int64_t k, const typename D::W* w, const typename D::X
 }
 
 struct Product {
-  std::int64_t m, n, k;
+  std::int64_t m, n, k, x_row;  // x_row: elements from a row of x to the next
   const Tensor& bias;
   const Tensor& y;
 };
@@ -132,7 +151,7 @@ void dot_rows(const Product& p, const typename D::W* w, const typename D::X* x, 
   constexpr bool kWholeLines = D::kStep * sizeof(typename D::W) >= 64;
   for (; kWholeLines && last - first == 1 && row < end; ++row) {
     const auto* ahead = reinterpret_cast<const char*>(w + row * p.k) + kAhead;
-    dot_tile<D, 1, 1>(p.k, w + row * p.k, x + first * p.k, p.k, ahead, out);
+    dot_tile<D, 1, 1>(p.k, w + row * p.k, x + first * p.x_row, p.x_row, ahead, out);
     put(first, 1, 1);
   }
   for (; row + kRows <= end; row += kRows) {
@@ -141,17 +160,17 @@ void dot_rows(const Product& p, const typename D::W* w, const typename D::X* x, 
         row + 2 * kRows <= end ? reinterpret_cast<const char*>(rows + kRows * p.k) : nullptr;
     std::int64_t c = first;
     for (; c + kColumns <= last; c += kColumns, next = nullptr) {
-      dot_tile<D, kRows, kColumns>(p.k, rows, x + c * p.k, p.k, next, out);
+      dot_tile<D, kRows, kColumns>(p.k, rows, x + c * p.x_row, p.x_row, next, out);
       put(c, kColumns, kRows);
     }
     for (; c < last; ++c, next = nullptr) {
-      dot_tile<D, kRows, 1>(p.k, rows, x + c * p.k, p.k, next, out);
+      dot_tile<D, kRows, 1>(p.k, rows, x + c * p.x_row, p.x_row, next, out);
       put(c, 1, kRows);
     }
   }
   for (; row < end; ++row)
     for (std::int64_t c = first; c < last; ++c) {
-      dot_tile<D, 1, 1>(p.k, w + row * p.k, x + c * p.k, p.k, nullptr, out);
+      dot_tile<D, 1, 1>(p.k, w + row * p.k, x + c * p.x_row, p.x_row, nullptr, out);
       put(c, 1, 1);
     }
 }
@@ -173,19 +192,44 @@ void dot_product(int threads, const Product& p, const void* w, const void* x) {
       });
 }
 
+// Rows of bf16 as StoredPairDot wants them, (M, K rounded up to its steps).
+void spread_pairs(int threads, const Tensor& x, const Tensor& to) {
+  constexpr std::int64_t kStep = StoredPairDot::kStep;
+  const std::int64_t k = x.columns(), row = to.columns();
+  const auto* from = static_cast<const std::uint16_t*>(x.data());
+  parallel_ranges(threads, x.rows(), 1 + 16384 / row, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r)
+      for (std::int64_t at = 0; at < k; at += kStep) {
+        const auto* p = from + r * k + at;
+        const auto halves = at + kStep <= k ? StoredPairDot::load_w(p, vec::Whole{})
+                                            : StoredPairDot::load_w(p, static_cast<int>(k - at));
+        vec::store(to.as<float>() + r * row + at, halves.even);
+        vec::store(to.as<float>() + r * row + at + vec::kLanes, halves.odd);
+      }
+  });
+}
+
 }  // namespace
 
 void CpuInferKernels::row_linear(const Tensor& x, const Tensor& w, const Tensor& bias,
                                  const Tensor& y) {
-  const Product p{x.rows(), w.rows(), x.columns(), bias, y};
-  if (x.dtype() == DType::kF32) return dot_product<F32Dot>(threads_, p, w.data(), x.data());
+  const std::int64_t k = x.columns();
+  const auto product = [&](std::int64_t x_row) {
+    return Product{x.rows(), w.rows(), k, x_row, bias, y};
+  };
+  if (x.dtype() == DType::kF32)
+    return dot_product<F32Dot>(threads_, product(k), w.data(), x.data());
+  if (kMultipliesPairs && bf16_ && x.dtype() == DType::kBF16)
+    return dot_product<PairDot>(threads_, product(k), w.data(), x.data());
   const bool half = x.dtype() == DType::kF16;
-  if (kMultipliesPairs && bf16_ && !half)
-    return dot_product<PairDot>(threads_, p, w.data(), x.data());
-  const Tensor wide = owner_.allocate(x.shape(), DType::kF32, MemoryKind::kWorkspace);
-  kernels_.cast(x, wide);
-  half ? dot_product<StoredF16Dot>(threads_, p, w.data(), wide.data())
-       : dot_product<StoredDot>(threads_, p, w.data(), wide.data());
+  const std::int64_t step = half ? 1 : StoredPairDot::kStep, row = (k + step - 1) / step * step;
+  const Tensor wide = owner_.allocate({x.rows(), row}, DType::kF32, MemoryKind::kWorkspace);
+  if (half) {
+    kernels_.cast(x, wide);
+    return dot_product<StoredF16Dot>(threads_, product(row), w.data(), wide.data());
+  }
+  spread_pairs(threads_, x, wide);
+  dot_product<StoredPairDot>(threads_, product(row), w.data(), wide.data());
 }
 
 void CpuInferKernels::linear(const Tensor& x, const Tensor& w, const Tensor& bias,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "framework/backend/cpu/byte_sums.h"
 #include "framework/backend/cpu/cpu_infer_kernels.h"
 #include "framework/backend/cpu/parallel.h"
 #include "framework/backend/cpu/quantized_product.h"
@@ -12,18 +13,19 @@ namespace trireme {
 
 namespace quantized {
 
-#if defined(__AVX512VNNI__) && defined(__AVX512F__) && defined(__AVX512BW__) && \
-    defined(__AVX512VL__)
+#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 
 namespace {
 
 constexpr std::int64_t kAhead = 2048;  // bytes of W that are asked for before they are multiplied
 constexpr float kLeast = 1e-30f;       // a smaller group of x counts as zero
+constexpr int kMostRows = kVectors == 1 ? 4 : 2;  // of x at a time: their sums fit the registers
 
-inline __m512i four_bytes(const std::int8_t* p) {
-  std::int32_t word;
+// Four bytes of x in every lane.
+inline U32 four_bytes(const std::int8_t* p) {
+  std::uint32_t word;
   std::memcpy(&word, p, 4);
-  return _mm512_set1_epi32(word);
+  return U32{} + word;
 }
 
 // A block by rows [row, row + C) of x.
@@ -31,59 +33,71 @@ template <int C>
 void int4_rows(const ByteProduct& p, std::int64_t b, std::int64_t row) {
   const std::uint8_t* codes = p.block(b);
   const std::int64_t groups = p.x.groups;
-  const __m512i low_half = _mm512_set1_epi8(15);
-  __m512 y[C] = {};
+  F32 y[C][kVectors] = {};
   for (std::int64_t g = 0; g < groups; ++g, codes += kInt4Group) {
     const std::int8_t* x = p.x.row(row) + g * kQuantGroup;
-    __m512i low[C] = {}, high[C] = {};
+    HalfByteSum low[C][kVectors], high[C][kVectors];
 #pragma GCC unroll 8
     for (int quad = 0; quad < 8; ++quad) {
       if (C == 1 || row == 0) __builtin_prefetch(codes + 64 * quad + kAhead, 0, 2);
-      const __m512i both = _mm512_loadu_si512(codes + 64 * quad);
-      const __m512i first = _mm512_and_si512(both, low_half);
-      const __m512i second = _mm512_and_si512(_mm512_srli_epi16(both, 4), low_half);
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) {
+        const U32 both = vec::load_as<U32>(codes + 64 * quad + 4 * vec::kLanes * v);
+        const U32 first = both & 0x0f0f0f0fu, second = both >> 4 & 0x0f0f0f0fu;
 #pragma GCC unroll 4
-      for (int c = 0; c < C; ++c) {
-        const std::int8_t* at = x + c * groups * kQuantGroup + 4 * quad;
-        low[c] = _mm512_dpbusd_epi32(low[c], first, four_bytes(at));
-        high[c] = _mm512_dpbusd_epi32(high[c], second, four_bytes(at + 32));
+        for (int c = 0; c < C; ++c) {
+          const std::int8_t* at = x + c * groups * kQuantGroup + 4 * quad;
+          low[c][v].add(first, four_bytes(at));
+          high[c][v].add(second, four_bytes(at + 32));
+        }
       }
     }
-    const Int4Scales scales(codes);
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      const Int4Scales scales(codes, v);
 #pragma GCC unroll 4
-    for (int c = 0; c < C; ++c) {
-      const std::int64_t at = (row + c) * groups + g;
-      y[c] = scales.add(y[c], _mm512_add_epi32(low[c], high[c]), p.x.scale[at], p.x.total[at]);
+      for (int c = 0; c < C; ++c) {
+        const std::int64_t at = (row + c) * groups + g;
+        y[c][v] = scales.add(y[c][v], low[c][v].whole() + high[c][v].whole(), p.x.scale[at],
+                             p.x.total[at]);
+      }
     }
   }
-  for (int c = 0; c < C; ++c) put(p, b, row + c, y[c]);
+  for (int c = 0; c < C; ++c)
+    for (int v = 0; v < kVectors; ++v) put(p, b, row + c, y[c][v], v);
 }
 
 template <int C>
 void int8_rows(const ByteProduct& p, std::int64_t b, std::int64_t row) {
   const std::uint8_t* codes = p.block(b);
   const std::int64_t groups = p.x.groups;
-  __m512 y[C] = {};
+  F32 y[C][kVectors] = {};
   for (std::int64_t g = 0; g < groups; ++g, codes += kInt8Group) {
     const std::int8_t* x = p.x.row(row) + g * kQuantGroup;
-    __m512i even[C] = {}, odd[C] = {};
+    ByteSum even[C][kVectors], odd[C][kVectors];
 #pragma GCC unroll 16
     for (int quad = 0; quad < 16; ++quad) {
       if (C == 1 || row == 0) __builtin_prefetch(codes + 64 * quad + kAhead, 0, 2);
-      const __m512i w = _mm512_loadu_si512(codes + 64 * quad);
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) {
+        const WeightBytes w(vec::load_as<U32>(codes + 64 * quad + 4 * vec::kLanes * v));
 #pragma GCC unroll 4
-      for (int c = 0; c < C; ++c) {
-        __m512i& sum = quad % 2 ? odd[c] : even[c];
-        sum = _mm512_dpbusd_epi32(sum, w, four_bytes(x + c * groups * kQuantGroup + 4 * quad));
+        for (int c = 0; c < C; ++c)
+          (quad % 2 ? odd : even)[c][v].add(w, four_bytes(x + c * groups * kQuantGroup + 4 * quad));
       }
     }
 #pragma GCC unroll 4
-    for (int c = 0; c < C; ++c) {
-      const std::int64_t at = (row + c) * groups + g;
-      y[c] = add_int8(y[c], _mm512_add_epi32(even[c], odd[c]), p.x.scale[at], p.x.less[at]);
-    }
+    for (int c = 0; c < C; ++c)
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) {
+        const std::int64_t at = (row + c) * groups + g;
+        y[c][v] =
+            add_int8(y[c][v], even[c][v].sum + odd[c][v].sum + WeightBytes::rest(p.x.less[at]),
+                     p.x.scale[at]);
+      }
   }
-  for (int c = 0; c < C; ++c) put(p, b, row + c, y[c]);
+  for (int c = 0; c < C; ++c)
+    for (int v = 0; v < kVectors; ++v) put(p, b, row + c, y[c][v], v);
 }
 
 template <int C>
@@ -95,7 +109,7 @@ void some_rows(const ByteProduct& p, std::int64_t b, std::int64_t row) {
 void vector_blocks(const ByteProduct& p, std::int64_t begin, std::int64_t end) {
   for (std::int64_t b = begin; b < end; ++b) {
     std::int64_t row = 0;
-    for (; row + 4 <= p.rows; row += 4) some_rows<4>(p, b, row);
+    for (; row + kMostRows <= p.rows; row += kMostRows) some_rows<kMostRows>(p, b, row);
     for (; row + 2 <= p.rows; row += 2) some_rows<2>(p, b, row);
     if (row < p.rows) some_rows<1>(p, b, row);
   }
@@ -107,34 +121,25 @@ struct ByteRow {
   std::int32_t* less;
 };
 
-inline vec::U32 larger(vec::U32 a, vec::U32 b) { return a > b ? a : b; }
-
-std::uint32_t largest_lane(vec::U32 v) {
-  v = larger(v,
-             __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
-  v = larger(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3));
-  v = larger(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1));
-  return std::max(v[0], v[1]);
-}
-
 // Up to 64 elements from `at` on, as bytes; what is missing is zero.
 void take_group(const vec::Reader& x, std::int64_t at, std::int64_t count, const ByteRow& to) {
-  vec::F32 v[4];
-  vec::U32 most{};
-  for (int i = 0; i < 4; ++i) {
-    const auto n = static_cast<int>(std::clamp<std::int64_t>(count - 16 * i, 0, 16));
-    v[i] = x.load(at + 16 * i, n);
-    most = larger(most, vec::bits(v[i]) & 0x7fffffffu);  // in this order NaN is largest
+  constexpr int kParts = static_cast<int>(kQuantGroup) / vec::kLanes;
+  F32 v[kParts];
+  U32 most{};
+  for (int i = 0; i < kParts; ++i) {
+    const std::int64_t first = i * vec::kLanes;
+    const auto n = static_cast<int>(std::clamp<std::int64_t>(count - first, 0, vec::kLanes));
+    v[i] = x.load(at + first, n);
+    const U32 size = vec::bits(v[i]) & 0x7fffffffu;  // in this order NaN is largest
+    most = size > most ? size : most;
   }
-  const float largest = std::bit_cast<float>(largest_lane(most));
+  const float largest = std::bit_cast<float>(vec::largest(most));
   const float inverse = largest < kLeast ? 0.0f : 127.0f / largest;
-  vec::F32 total{};
-  for (int i = 0; i < 4; ++i) {
-    const vec::F32 whole = vec::round(v[i] * inverse);
+  F32 total{};
+  for (int i = 0; i < kParts; ++i) {
+    const F32 whole = vec::round(v[i] * inverse);
     total += whole;
-    _mm_storeu_si128(
-        reinterpret_cast<__m128i*>(to.bytes + 16 * i),
-        _mm512_maskz_cvtsepi32_epi8(vec::kAll, _mm512_maskz_cvtps_epi32(vec::kAll, (__m512)whole)));
+    vec::store_bytes(to.bytes + i * vec::kLanes, whole);
   }
   const float sum = vec::sum(total);  // of whole numbers: exact
   *to.scale = largest < kLeast ? 0.0f : largest / 127.0f;
@@ -176,8 +181,7 @@ std::int64_t byte_rows_size(std::int64_t padded, std::int64_t columns) {
 
 }  // namespace quantized
 
-#if defined(__AVX512VNNI__) && defined(__AVX512F__) && defined(__AVX512BW__) && \
-    defined(__AVX512VL__)
+#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 
 void CpuInferKernels::byte_linear(const Tensor& x, const QuantizedMatrix& w, const Tensor& bias,
                                   const Tensor& y) {

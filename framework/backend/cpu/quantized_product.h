@@ -11,6 +11,7 @@
 // Legend: M rows of x, G groups, 16 outputs a block (framework/backend/quantized.h).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "framework/backend/cpu/vector.h"
@@ -44,45 +45,42 @@ struct ByteProduct {
 std::int64_t apart_bytes(const QuantizedShape& shape);
 void tile_blocks(const ByteProduct& p, std::int64_t begin, std::int64_t end, std::uint8_t* apart);
 
-#if defined(__AVX512VNNI__) && defined(__AVX512F__) && defined(__AVX512BW__) && \
-    defined(__AVX512VL__)
+#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 inline constexpr bool kMultipliesBytes = true;
 
-// 16 bf16 numbers as f32.
-inline __m512 from_bf16(const std::uint8_t* p) {
-  return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(
-      vec::kAll,
-      _mm512_maskz_cvtepu16_epi32(vec::kAll,
-                                  _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))),
-      16));
-}
-inline __m512 to_float(__m512i x) { return _mm512_maskz_cvtepi32_ps(vec::kAll, x); }
+using vec::F32;
+using vec::I32;
+using vec::U32;
+inline constexpr int kVectors = static_cast<int>(kQuantRows) / vec::kLanes;  // of a block's outputs
 
-// What a group adds to 16 outputs of a row.
+// What a group adds to a vector of outputs of a row, the v-th of a block.
 struct Int4Scales {
-  explicit Int4Scales(const std::uint8_t* group)
-      : scale(from_bf16(group + kInt4Codes)),
-        minimum(from_bf16(group + kInt4Codes + 2 * kQuantRows)) {}
-  __m512 add(__m512 y, __m512i sum, float scale_x, float total_x) const {
-    y = _mm512_fmadd_ps(to_float(sum), _mm512_mul_ps(scale, _mm512_set1_ps(scale_x)), y);
-    return _mm512_fmadd_ps(minimum, _mm512_set1_ps(total_x), y);
+  Int4Scales(const std::uint8_t* group, int v)
+      : scale(lanes(group + kInt4Codes, v)),
+        minimum(lanes(group + kInt4Codes + 2 * kQuantRows, v)) {}
+  F32 add(F32 y, I32 sum, float scale_x, float total_x) const {
+    y = vec::fma(__builtin_convertvector(sum, F32), scale * scale_x, y);
+    return vec::fma(minimum, vec::set1(total_x), y);
   }
-  __m512 scale, minimum;
+  static F32 lanes(const std::uint8_t* bf16, int v) {
+    return vec::from_bf16(vec::load_as<vec::U16>(bf16 + 2 * vec::kLanes * v));
+  }
+  F32 scale, minimum;
 };
-inline __m512 add_int8(__m512 y, __m512i sum, float scale_x, std::int32_t less) {
-  return _mm512_fmadd_ps(to_float(_mm512_add_epi32(sum, _mm512_set1_epi32(less))),
-                         _mm512_set1_ps(scale_x), y);
+inline F32 add_int8(F32 y, I32 sum, float scale_x) {
+  return vec::fma(__builtin_convertvector(sum, F32), vec::set1(scale_x), y);
 }
 
-// Outputs of block b of a row of y, from their sums.
-inline void put(const ByteProduct& p, std::int64_t b, std::int64_t row, __m512 sum) {
-  const std::int64_t n = b * kQuantRows;
-  const int count = static_cast<int>(std::min(kQuantRows, p.shape.rows - n));
+// The v-th vector of outputs of block b of a row of y, from their sums.
+inline void put(const ByteProduct& p, std::int64_t b, std::int64_t row, F32 sum, int v) {
+  const std::int64_t lane = v * vec::kLanes, n = b * kQuantRows + lane;
+  const std::int64_t count = std::min<std::int64_t>(vec::kLanes, p.shape.rows - n);
+  if (count <= 0) return;
   if (p.shape.format == WeightFormat::kInt8)
-    sum = _mm512_mul_ps(sum, _mm512_loadu_ps(p.block(b) + p.shape.groups() * kInt8Group));
-  vec::F32 y = (vec::F32)sum;
-  if (p.bias) y += vec::Reader(p.bias).load(n, count);
-  vec::Writer(p.y).store((p.first + row) * p.shape.rows + n, y, count);
+    sum *= vec::load_as<F32>(p.block(b) + p.shape.groups() * kInt8Group + 4 * lane);
+  const auto lanes = static_cast<int>(count);
+  if (p.bias) sum += vec::Reader(p.bias).load(n, lanes);
+  vec::Writer(p.y).store((p.first + row) * p.shape.rows + n, sum, lanes);
 }
 #else
 inline constexpr bool kMultipliesBytes = false;

@@ -81,22 +81,22 @@ using Sums = std::int32_t[kAtOnce][256];
 // Adds the sums of `count` groups from g on to the outputs of R rows.
 template <bool kInt4, int R>
 inline void add_sums(const ByteProduct& p, std::int64_t b, std::int64_t row, std::int64_t g,
-                     std::int64_t count, const Sums& sums, __m512 (&y)[R]) {
+                     std::int64_t count, const Sums& sums, F32 (&y)[R]) {
   const std::int64_t groups = p.x.groups;
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t at = row * groups + g + i;
     const std::int32_t* from = sums[i];
     if constexpr (kInt4) {
-      const Int4Scales scales(p.block(b) + (g + i) * kInt4Group);
+      const Int4Scales scales(p.block(b) + (g + i) * kInt4Group, 0);
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r)
-        y[r] = scales.add(y[r], _mm512_load_si512(from + 16 * r), p.x.scale[at + r * groups],
+        y[r] = scales.add(y[r], vec::load_as<I32>(from + 16 * r), p.x.scale[at + r * groups],
                           p.x.total[at + r * groups]);
     } else {
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r)
-        y[r] = add_int8(y[r], _mm512_load_si512(from + 16 * r), p.x.scale[at + r * groups],
-                        p.x.less[at + r * groups]);
+        y[r] = add_int8(y[r], vec::load_as<I32>(from + 16 * r) + p.x.less[at + r * groups],
+                        p.x.scale[at + r * groups]);
     }
   }
 }
@@ -107,7 +107,7 @@ template <bool kInt4, int R>
 void block_rows(const ByteProduct& p, std::int64_t b, const std::uint8_t* w, std::int64_t row,
                 Sums (&sums)[2]) {
   const std::int64_t groups = p.x.groups;
-  __m512 y[R] = {};
+  F32 y[R] = {};
   const auto multiply = [&](std::int64_t g) {
     if (!kInt4 && row == 0) ask_for(w + (g + kAtOnce) * kTileBytes);
     asm volatile("" : : : "memory");  // tile loads do not say that they read memory
@@ -121,7 +121,7 @@ void block_rows(const ByteProduct& p, std::int64_t b, const std::uint8_t* w, std
                     sums[g / kAtOnce % 2], y);
   }
   const std::int64_t rows = std::min<std::int64_t>(R, p.rows - row);
-  for (std::int64_t r = 0; r < rows; ++r) put(p, b, row + r, y[r]);
+  for (std::int64_t r = 0; r < rows; ++r) put(p, b, row + r, y[r], 0);
 }
 
 template <bool kInt4>

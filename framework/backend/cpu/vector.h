@@ -24,12 +24,12 @@ inline F32 load(const float* p, int n) { return load_partial(p, n); }
 inline void store(float* p, F32 v, Whole = {}) { store_as(p, v); }
 inline void store(float* p, F32 v, int n) { store_partial(p, v, n); }
 
-inline F32 from_bf16(U16 v) { return from_bits(__builtin_convertvector(v, U32) << 16); }
+inline F32 from_bf16(U16 v) { return from_bits(widen(v) << 16); }
 inline U16 to_bf16(F32 v) {
   const U32 u = bits(v);
   const U32 rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   const U32 quiet_nan = (u >> 16) | 0x40u;
-  return __builtin_convertvector(v == v ? rounded : quiet_nan, U16);
+  return narrow(v == v ? rounded : quiet_nan);
 }
 inline U16 load(const std::uint16_t* p, Whole) { return load_as<U16>(p); }
 inline U16 load(const std::uint16_t* p, int n) { return load_partial(p, n); }

@@ -50,6 +50,15 @@ inline float fold4(__m128 v, F f) {
 inline __m128 add4(__m128 a, __m128 b) { return _mm_add_ps(a, b); }
 inline __m128 max4(__m128 a, __m128 b) { return _mm_max_ps(a, b); }
 
+#if defined(__AVX2__)
+inline std::uint32_t largest8(__m256i a) {
+  __m128i v = _mm_max_epu32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+  v = _mm_max_epu32(v, _mm_shuffle_epi32(v, 0x4e));
+  v = _mm_max_epu32(v, _mm_shuffle_epi32(v, 0xb1));
+  return static_cast<std::uint32_t>(_mm_cvtsi128_si32(v));
+}
+#endif
+
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
 
 // All lanes. Zero-masked forms are used where g++ 12's plain ones warn of an uninitialised operand
@@ -82,6 +91,11 @@ inline float largest(F32 a) {
   const __m256 v = _mm256_max_ps((__m256)lower(a), (__m256)upper(a));
   return fold4(_mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1)), max4);
 }
+inline std::uint32_t largest(U32 a) {
+  const auto low = (__m256i)__builtin_shufflevector(a, a, 0, 1, 2, 3, 4, 5, 6, 7);
+  const auto high = (__m256i)__builtin_shufflevector(a, a, 8, 9, 10, 11, 12, 13, 14, 15);
+  return largest8(_mm256_max_epu32(low, high));
+}
 inline __mmask16 first_lanes(int n) {
   return static_cast<__mmask16>(_bzhi_u32(0xffffu, static_cast<unsigned>(n)));
 }
@@ -97,8 +111,15 @@ inline U16 load_partial(const std::uint16_t* p, int n) {
 inline void store_partial(std::uint16_t* p, U16 v, int n) {
   _mm256_mask_storeu_epi16(p, first_lanes(n), (__m256i)v);
 }
+inline U32 widen(U16 v) { return __builtin_convertvector(v, U32); }
+inline U16 narrow(U32 v) { return __builtin_convertvector(v, U16); }  // below 2^16
 inline F32 from_f16(U16 v) { return (F32)_mm512_maskz_cvtph_ps(kAll, (__m256i)v); }
 inline U16 to_f16(F32 v) { return (U16)_mm512_maskz_cvtps_ph(kAll, (__m512)v, 0); }
+// Whole numbers in -127 .. 127.
+inline void store_bytes(std::int8_t* p, F32 v) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
+                   _mm512_maskz_cvtsepi32_epi8(kAll, _mm512_maskz_cvtps_epi32(kAll, (__m512)v)));
+}
 // p[0], p[stride], p[2 stride], ... of 32-bit words.
 inline U32 gather(const void* p, int stride) {
   const auto lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
@@ -133,6 +154,7 @@ inline float largest(F32 a) {
   return fold4(_mm_max_ps(_mm256_castps256_ps128((__m256)a), _mm256_extractf128_ps((__m256)a, 1)),
                max4);
 }
+inline std::uint32_t largest(U32 a) { return largest8((__m256i)a); }
 inline __m256i first_lanes(int n) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0));
 }
@@ -150,8 +172,20 @@ inline U16 load_partial(const std::uint16_t* p, int n) {
 inline void store_partial(std::uint16_t* p, U16 v, int n) {
   std::memcpy(p, &v, 2 * static_cast<std::size_t>(n));
 }
+// g++ 12 makes five instructions of __builtin_convertvector here.
+inline U32 widen(U16 v) { return (U32)_mm256_cvtepu16_epi32((__m128i)v); }
+inline U16 narrow(U32 v) {  // below 2^16
+  return (U16)_mm_packus_epi32(_mm256_castsi256_si128((__m256i)v),
+                               _mm256_extracti128_si256((__m256i)v, 1));
+}
 inline F32 from_f16(U16 v) { return (F32)_mm256_cvtph_ps((__m128i)v); }
 inline U16 to_f16(F32 v) { return (U16)_mm256_cvtps_ph((__m256)v, 0); }
+inline void store_bytes(std::int8_t* p, F32 v) {
+  const __m256i whole = _mm256_cvtps_epi32((__m256)v);
+  const __m128i words =
+      _mm_packs_epi32(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi16(words, words));
+}
 inline U32 gather(const void* p, int stride) {
   const auto lane = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
   return (U32)_mm256_i32gather_epi32(static_cast<const int*>(p),
@@ -200,6 +234,8 @@ inline U16 load_partial(const std::uint16_t* p, int n) {
 inline void store_partial(std::uint16_t* p, U16 v, int n) {
   std::memcpy(p, &v, 2 * static_cast<std::size_t>(n));
 }
+inline U32 widen(U16 v) { return __builtin_convertvector(v, U32); }
+inline U16 narrow(U32 v) { return __builtin_convertvector(v, U16); }  // below 2^16
 inline F32 from_f16(U16 v) {
   return by_lane([&](int i) {
     _Float16 h;
