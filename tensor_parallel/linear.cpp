@@ -52,6 +52,33 @@ ParameterSpec row_weight(const TensorGroup& group, const LinearOptions& options,
           .quantizable = Quantizable::kLinear};
 }
 
+// y = x W^T + bias and the adapter's part; returns its `low`. The part goes first, since the large
+// product adds to y on its way; a thin one that added would read y again, and do little else.
+Tensor adapted_product(const Context& ctx, const Tensor& x, const Parameter& w,
+                       const LoraAdapter* lora, const Tensor& bias, const Tensor& y) {
+  if (!lora) {
+    product(ctx, x, w, bias, y);
+    return {};
+  }
+  const Tensor low = lora->narrow(ctx, x);
+  const bool part_last = ctx.inference || w.tiled() || w.format() != WeightFormat::kPlain;
+  if (part_last) product(ctx, x, w, bias, y);
+  lora->widen(ctx, low, part_last ? Tensor() : bias, y, part_last);
+  if (!part_last)
+    ctx.backend.kernels()->matmul(
+        {.a = x, .b = w.value, .c = y, .transpose_b = true, .accumulate = true});
+  return low;
+}
+
+// dx = dy W and the adapter's part, the same way; returns the gradient of its `low`.
+Tensor adapted_backward(const Context& ctx, const Tensor& dy, const Parameter& w,
+                        const LoraAdapter* lora, const Tensor& dx) {
+  const Tensor dlow = lora ? lora->backward(ctx, dy, dx) : Tensor();
+  if (dx)
+    ctx.backend.kernels()->matmul({.a = dy, .b = w.value, .c = dx, .accumulate = dlow.defined()});
+  return dlow;
+}
+
 }  // namespace
 
 ColumnPart even_part(const TensorGroup& group, std::string name, std::int64_t rows) {
@@ -112,8 +139,8 @@ Var ColumnLinear::forward(const Context& ctx, const Var& x) {
   Tensor whole = shards ? gather_rows(ctx, group_, in.value) : in.value;  // (R, K)
   Tensor y = ctx.backend.allocate({whole.rows(), weight_.spec().shape[0]}, ctx.compute,
                                   MemoryKind::kActivations);
-  product(ctx, whole, weight_, bias_ ? bias_->value : Tensor(), y);
-  const Tensor low = lora_ ? lora_->add_to(ctx, whole, y) : Tensor();
+  const Tensor low = adapted_product(ctx, whole, weight_, lora_ ? &*lora_ : nullptr,
+                                     bias_ ? bias_->value : Tensor(), y);
   const bool trains = wants_grad(*this);
   Var out = make_var(y, ctx.tape && (in.wants_grad() || trains));
   if (!out.wants_grad()) return out;
@@ -127,12 +154,9 @@ Var ColumnLinear::forward(const Context& ctx, const Var& x) {
     auto gathered = std::make_shared<GatheredRows>();
     const bool gathers = shards && keeps;
     if (gathers && !ctx.tape->split()) *gathered = start_gather_rows(ctx, group_, saved.get());
-    Tensor dx, dlow;
-    if (upstream) {
-      dx = ctx.backend.allocate(shape, ctx.compute, MemoryKind::kActivations);
-      ctx.backend.kernels()->matmul({.a = dy, .b = weight_.value, .c = dx});
-    }
-    if (lora_) dlow = lora_->backward(ctx, dy, dx);
+    Tensor dx;
+    if (upstream) dx = ctx.backend.allocate(shape, ctx.compute, MemoryKind::kActivations);
+    const Tensor dlow = adapted_backward(ctx, dy, weight_, lora_ ? &*lora_ : nullptr, dx);
     gathered->pending.wait();
     if (trains)
       ctx.tape->later([this, ctx, gathers, saved, gathered, low, dlow, dy] {
@@ -171,8 +195,8 @@ Var RowLinear::forward(const Context& ctx, const Var& x) {
   Tensor partial = ctx.backend.allocate({in.value.rows(), weight_.spec().shape[0]}, ctx.compute,
                                         MemoryKind::kActivations);
   const bool alone = group_.size() == 1;
-  product(ctx, in.value, weight_, alone && bias_ ? bias_->value : Tensor(), partial);
-  const Tensor low = lora_ ? lora_->add_to(ctx, in.value, partial) : Tensor();
+  const Tensor low = adapted_product(ctx, in.value, weight_, lora_ ? &*lora_ : nullptr,
+                                     alone && bias_ ? bias_->value : Tensor(), partial);
   Tensor y = sum_forward(ctx, group_, partial);
   if (!alone && bias_) ctx.backend.kernels()->add_bias(bias_->value, y);
   const bool trains = wants_grad(*this);
@@ -184,12 +208,9 @@ Var RowLinear::forward(const Context& ctx, const Var& x) {
     if (group_.size() == 1 && slot->empty()) return;
     Tensor dy_rows = take_or_zeros(ctx, *slot, y_shape, ctx.compute);
     Tensor dy = whole_gradient(ctx, group_, dy_rows);  // (R, N)
-    Tensor dx, dlow;
-    if (upstream) {
-      dx = ctx.backend.allocate(shape, ctx.compute, MemoryKind::kActivations);
-      ctx.backend.kernels()->matmul({.a = dy, .b = weight_.value, .c = dx});
-    }
-    if (lora_) dlow = lora_->backward(ctx, dy, dx);
+    Tensor dx;
+    if (upstream) dx = ctx.backend.allocate(shape, ctx.compute, MemoryKind::kActivations);
+    const Tensor dlow = adapted_backward(ctx, dy, weight_, lora_ ? &*lora_ : nullptr, dx);
     if (upstream) upstream->add(ctx.backend, std::move(dx));
     if (trains)
       ctx.tape->later([this, ctx, saved, low, dlow, dy, dy_rows] {

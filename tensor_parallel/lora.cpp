@@ -155,14 +155,22 @@ Tensor LoraAdapter::spread_b(const Context& ctx) const {
   return wide.reshaped({outputs_, adapters_ * rank_});
 }
 
-Tensor LoraAdapter::add_to(const Context& ctx, const Tensor& x, const Tensor& y) const {
+Tensor LoraAdapter::narrow(const Context& ctx, const Tensor& x) const {
   Tensor low = ctx.backend.allocate({x.rows(), adapters_ * rank_}, ctx.compute,
                                     MemoryKind::kActivations);  // (R, P r)
   ctx.backend.kernels()->matmul({.a = x, .b = a_.value, .c = low, .transpose_b = true});
   ctx.backend.kernels()->scale(low, scale_);
-  ctx.backend.kernels()->matmul(
-      {.a = low, .b = spread_b(ctx), .c = y, .transpose_b = true, .accumulate = true});
   return low;
+}
+
+void LoraAdapter::widen(const Context& ctx, const Tensor& low, const Tensor& bias, const Tensor& y,
+                        bool accumulate) const {
+  ctx.backend.kernels()->matmul({.a = low,
+                                 .b = spread_b(ctx),
+                                 .c = y,
+                                 .transpose_b = true,
+                                 .accumulate = accumulate,
+                                 .bias = bias});
 }
 
 Tensor LoraAdapter::backward(const Context& ctx, const Tensor& dy, const Tensor& dx) const {
@@ -170,7 +178,7 @@ Tensor LoraAdapter::backward(const Context& ctx, const Tensor& dy, const Tensor&
                                     MemoryKind::kActivations);  // (R, P r)
   ctx.backend.kernels()->matmul({.a = dy, .b = spread_b(ctx), .c = low});
   ctx.backend.kernels()->scale(low, scale_);
-  if (dx) ctx.backend.kernels()->matmul({.a = low, .b = a_.value, .c = dx, .accumulate = true});
+  if (dx) ctx.backend.kernels()->matmul({.a = low, .b = a_.value, .c = dx});
   return low;
 }
 

@@ -53,10 +53,12 @@ class LoraAdapter {
                                             const std::string& linear, std::int64_t inputs,
                                             std::int64_t outputs);
 
-  // y (R, N) += its part for x (R, K), both compute. Returns scale * x A^T (R, P r) compute, which
-  // backward takes as `low`.
-  Tensor add_to(const Context& ctx, const Tensor& x, const Tensor& y) const;
-  // dx (R, K), if there is one, += its part for dy (R, N). Returns the gradient of x A^T (R, P r).
+  // scale * x A^T (R, P r) compute for x (R, K), which backward takes as `low`.
+  Tensor narrow(const Context& ctx, const Tensor& x) const;
+  // y (R, N) = its part + bias, which may be absent; or += it, without a bias.
+  void widen(const Context& ctx, const Tensor& low, const Tensor& bias, const Tensor& y,
+             bool accumulate) const;
+  // dx (R, K), if there is one, = its part for dy (R, N). Returns the gradient of x A^T (R, P r).
   Tensor backward(const Context& ctx, const Tensor& dy, const Tensor& dx) const;
   // Runs from the tape's queue.
   void add_weight_gradients(const Context& ctx, const Tensor& dy, const Tensor& low,
