@@ -27,7 +27,8 @@ DType compute_type(const std::string& word) {
 std::string resolved_precision(const Recipe& r, const Machine& machine) {
   const std::string& wanted = r.precision.compute;
   const bool reference = r.device.kind == "reference";
-  if (wanted == "auto") return !reference && machine.bf16 ? "bf16" : "f32";
+  const bool narrow = machine.bf16 || r.inference.weights != "full";
+  if (wanted == "auto") return !reference && narrow ? "bf16" : "f32";
   if (reference || wanted != "f64") return wanted;
   throw UsageError(join("precision.compute = f64 cannot be computed by device.kind = ",
                         r.device.kind, "; legal values: f32, bf16, f16 or auto"));

@@ -19,8 +19,9 @@ struct Machine {
 };
 
 // Resolves precision.compute, parallel.threads and model.vocab (at least `vocabulary`, the data's)
-// in place: compute auto is bf16 where the CPU multiplies it, else f32. Throws UsageError for a
-// precision that device.kind cannot compute.
+// in place: compute auto is bf16 where the CPU multiplies it or weights are quantized (their fast
+// products take 16-bit rows), else f32. Throws UsageError for a precision that device.kind cannot
+// compute.
 void resolve_for_machine(Recipe& recipe, const Machine& machine, std::int64_t vocabulary);
 
 // Of a recipe that is resolved for the machine: is precision.compute only storage on this CPU, its

@@ -12,8 +12,8 @@
 // speed), the rest of them not.
 //
 // Weights of 8 and 4 bits: 16-bit rows of x become bytes, and groups of 64 inputs are summed as
-// integers (VNNI, or AMX for many rows), exactly; the groups' sums are added in ascending order in
-// f32. So every way gives an output the same bits. f32 rows, and CPUs without such products, take
+// integers (byte_sums.h, or AMX for many rows), exactly; the groups' sums are added in ascending
+// order in f32. So every way gives an output the same bits. f32 rows, and CPUs without AVX2, take
 // the weights' values in f32.
 //
 // A page of keys is (G, words of D, kPageTokens), of values (G, words of kPageTokens, D): words are

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
 
 #include "framework/backend/host_values.h"
 #include "framework/backend/infer_kernels.h"
@@ -241,6 +242,34 @@ TEST_P(QuantizedKernels, LinearIsAPlainSumOfTheValues) {
               << c;
         }
     }
+}
+
+// Every byte of x and of W at its largest, with each sign: what adds pairs of products in 16 bits
+// would saturate here.
+TEST_P(QuantizedKernels, TheLargestBytesAreAddedUpInFull) {
+  const auto b = backend();
+  if (!b) GTEST_SKIP() << "no cpu backend in this build";
+  constexpr std::int64_t n = 20, k = 192;
+  for (const WeightFormat format : kFormats)
+    for (const int m : {1, 2, 5, 17})
+      for (const float sign : {-1.0f, 1.0f}) {
+        std::vector<float> ws(n * k, sign);
+        for (std::int64_t at = 0; at < n * k; at += 64) ws[static_cast<std::size_t>(at)] = -sign;
+        std::vector<float> xs(static_cast<std::size_t>(m) * k, 1.0f);
+        std::fill_n(xs.begin(), k, -1.0f);
+        const QuantizedMatrix w = quantized(*b, format, n, k, ws);
+        const std::vector<float> values = values_of(*b, w);
+        const double sum = std::accumulate(values.begin(), values.begin() + k, 0.0);
+        EXPECT_NEAR(sum, sign * (k - 6), 2.0);
+        const Tensor y =
+            b->allocate({m, n}, accumulation_type(compute()), MemoryKind::kActivations);
+        b->infer_kernels()->linear(upload(*b, {m, k}, xs, compute()), w, {}, y);
+        const auto got = download_doubles(*b, y);
+        for (std::int64_t r = 0; r < m; ++r)
+          for (std::int64_t c = 0; c < n; ++c)
+            ASSERT_NEAR(got[static_cast<std::size_t>(r * n + c)], r == 0 ? -sum : sum, 1e-3)
+                << name_of(format) << " " << m << " rows, at " << r << ", " << c;
+      }
 }
 
 TEST_P(QuantizedKernels, ARowDependsNeitherOnOtherRowsNorOnThreads) {
