@@ -162,7 +162,9 @@ bool ChatSession::prepare(AnswerJob& job) {
   try {
     job.prompt = prompt_ids();
   } catch (const Error& error) {  // of the template
-    refuse(error.what());
+    refuse(join(
+        error.what(),
+        log_.system.empty() ? "" : "; /system alone takes the system message back, if it is that"));
     return false;
   }
   if (options_.slides)

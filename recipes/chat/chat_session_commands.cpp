@@ -91,8 +91,9 @@ void ChatSession::show() {
 void ChatSession::retry(const std::string& rest) {
   check(rest.empty() || rest == "same", "/retry: \"", rest, "\": expected nothing or same");
   check(!log_.empty(), "/retry: nothing was said yet");
-  if (rest.empty()) ++options_.settings.sampling.seed;
-  ask(std::string(log_.turns().back().user), true);
+  const std::uint64_t next = rest.empty() ? 1 : 0;
+  options_.settings.sampling.seed += next;
+  if (!ask(std::string(log_.turns().back().user), true)) options_.settings.sampling.seed -= next;
 }
 
 void ChatSession::edit(const std::string& rest) {

@@ -125,7 +125,9 @@ class Cures {
   std::string text(std::int64_t weights) {
     const std::string& home = r_.offload.parameters;
     const std::string away = limit_.device_alone ? "host" : "disk";
-    const std::string offload = join("--offload.parameters=", away);
+    const bool copies = away == "disk" && needs_.copied;
+    const std::string offload =
+        join("--offload.parameters=", away, copies ? " --offload.folder=FOLDER" : "");
     if (sized_cache_) smaller_cache("", weights);
     if (home != away) {
       if (!offer(offload, slots(away)) && !offer(offload + " --offload.slots=2", slots(2)) &&

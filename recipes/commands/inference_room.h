@@ -30,6 +30,7 @@ struct InferenceNeeds {
   std::int64_t least_cache = 0;  // with which a short text can be made
   std::int64_t pass = 0;         // rows of a pass, logits
   std::int64_t process = 0;      // beside, where device and host are one memory
+  bool copied = false;           // the weights, if they are streamed from disk
   std::int64_t beside_weights() const { return cache_here + pass + process; }
 };
 InferenceNeeds inference_needs(const Recipe& recipe, const EngineOptions& options,

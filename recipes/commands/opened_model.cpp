@@ -93,8 +93,17 @@ Recipe recipe_of_checkpoint(const Process& process, const CommandLine& line, con
                        .under_launcher = process.under_launcher});
 }
 
-Recipe recipe_of_folder(Process& process, const CommandLine& line, const std::string& folder) {
-  const HfModel model = hf_model_of(process.files, folder);
+// What the command line wants else than the machine's own type, if it says.
+std::optional<std::string> wanted_type(const Process& process, const CommandLine& line) {
+  const auto type = said(process, line, "precision.compute");
+  return type == "auto" ? std::nullopt : type;
+}
+bool quantizes(const Process& process, const CommandLine& line) {
+  return said(process, line, "inference.weights").value_or("full") != "full";
+}
+
+Recipe recipe_of_folder(Process& process, const CommandLine& line, const HfModel& model,
+                        const std::string& folder) {
   const BatchKeys keys = batch_keys(process, line, std::min(model.context, kMostTokens));
   RecipeInput input{.flags = {{"data.tokenizer", folder},
                               {"batch.sequence", join(keys.sequence)},
@@ -103,6 +112,11 @@ Recipe recipe_of_folder(Process& process, const CommandLine& line, const std::st
                     .environment = process.environment,
                     .under_launcher = process.under_launcher};
   if (streams(process, line)) input.flags.push_back({"zero.stage", "3"});
+  // Read where they lie, as they are: half the bytes of f32, which a CPU without bf16 would else
+  // take.
+  if (said(process, line, "offload.parameters") == "disk" && model.dtype == DType::kBF16 &&
+      !wanted_type(process, line) && !quantizes(process, line))
+    input.flags.push_back({"precision.compute", "bf16"});
   input.flags.insert(input.flags.end(), line.flags.begin(), line.flags.end());
   input.flags.push_back({"model.from", folder});
   input.model_keys_of = [&](const std::string&) {
@@ -221,8 +235,9 @@ void run_ranks(Process& process, const ModelSource& source, const Load& load, co
   wanted.forward_only = true;
   const MemoryLimit limit =
       memory_limit(process.files, source.recipe.device.memory, local_ranks(process, source.recipe));
-  const InferenceNeeds needs =
+  InferenceNeeds needs =
       inference_needs(source.recipe, wanted, with_context(cache, process.files, source), limit);
+  needs.copied = source.copied;
   const std::string misfit = inference_misfit(source.recipe, needs, limit, cache.bytes > 0);
   check(misfit.empty(), misfit);
   leave_room(source.recipe, needs, limit, wanted);
@@ -245,8 +260,9 @@ std::string try_checkpoint(Process& process, const CommandLine& line, const std:
   const std::vector<std::string> problems = glance_at_checkpoint(process.files, place);
   if (!problems.empty()) return problems[0];
   const Manifest saved = read_manifest(process.files, place);
-  const ModelSource source =
+  ModelSource source =
       source_of(process, recipe_of_checkpoint(process, line, saved, place), place, saved.step);
+  source.copied = true;
   if (source.recipe.offload.parameters == "disk" && source.recipe.offload.folder.empty())
     throw UsageError(
         "offload.parameters = disk: the weights of a checkpoint are copied to stream them; give "
@@ -299,8 +315,12 @@ void open_model(Process& process, const CommandLine& line, const std::string& fo
         "same flags (--parallel.tensor=2, ...). Under a launcher run train, serve, chat, generate "
         "and bench");
   if (process.files.exists(path_join(folder, "config.json"))) {
-    const ModelSource source =
-        source_of(process, recipe_of_folder(process, line, folder), folder, 0);
+    const HfModel model = hf_model_of(process.files, folder);
+    ModelSource source =
+        source_of(process, recipe_of_folder(process, line, model, folder), folder, 0);
+    const auto wanted = wanted_type(process, line);
+    source.copied =
+        quantizes(process, line) || (model.dtype && wanted && name_of(*model.dtype) != *wanted);
     run_ranks(
         process, source,
         [&](const SaveRank& rank) {

@@ -38,6 +38,8 @@ struct ModelSource {
   DrawingDefaults drawing;
   // End an answer to a chat prompt: these, the tokenizer's end of text, and that of the template.
   std::vector<std::int32_t> answer_ends;
+  // To stream the weights from disk takes a copy: they lie nowhere as they are wanted.
+  bool copied = false;
 };
 
 // One rank's; all ranks do the same work.

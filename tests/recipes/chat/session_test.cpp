@@ -246,6 +246,19 @@ TEST_F(ChatTest, AMessageThatIsNotTakenLosesNothing) {
   EXPECT_EQ(t.said[2], t.said[0]);
   EXPECT_NE(t.notes.find("what /read read went with the message"), std::string::npos) << t.notes;
   EXPECT_NE(t.notes.find("messages = 1\n"), std::string::npos) << t.notes;
+  // Nor what the template refuses, with a word of what helps.
+  tokenizer_.converse(
+      "{% if messages[0].role == 'system' %}{{ raise_exception('no system here') }}{% endif %}"
+      "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}"
+      "{% if add_generation_prompt %}<assistant>{% endif %}");
+  make();
+  const Talked refused =
+      talk({"Hi", "/system Brief.", "And?", "/retry", "/system", "/retry same", "/show"});
+  ASSERT_EQ(refused.said.size(), 2u) << refused.notes;
+  EXPECT_EQ(refused.said[1], refused.said[0]);
+  EXPECT_NE(refused.notes.find("no system here; /system alone takes"), std::string::npos)
+      << refused.notes;
+  EXPECT_NE(refused.notes.find("seed = 1\n"), std::string::npos) << refused.notes;
   // Nor what the model fails at.
   make(512, [](const Ids& text) {
     return std::find(text.begin(), text.end(), 'N') == text.end() ? some(text) : -1;

@@ -60,6 +60,17 @@ TEST(InferenceRoom, WeightsAreThoseOfTheModel) {
   EXPECT_EQ(t.device_total, 0);
 }
 
+TEST(InferenceRoom, WhatIsCopiedToBeStreamedNeedsAFolder) {
+  const MemoryLimit limit{.bytes = 600 * kMiB, .source = "RAM 600 MiB"};
+  const Recipe recipe = recipe_of({});
+  InferenceNeeds needs = inference_needs(recipe, engine_options(recipe), {}, limit);
+  const std::string plain = inference_misfit(recipe, needs, limit);
+  EXPECT_TRUE(contains(plain, "It fits with --offload.parameters=disk: ")) << plain;
+  needs.copied = true;
+  const std::string copied = inference_misfit(recipe, needs, limit);
+  EXPECT_TRUE(contains(copied, "--offload.parameters=disk --offload.folder=FOLDER")) << copied;
+}
+
 TEST(InferenceRoom, TheFlagThatIsNamedFits) {
   const MemoryLimit limit{
       .bytes = 400 * kMiB, .source = "device.memory = 400 MiB", .device_alone = true};
