@@ -14,7 +14,8 @@ namespace trireme {
 
 namespace {
 
-constexpr std::size_t kBlock = 64;
+constexpr std::size_t kBlock = 64;     // of weights
+constexpr std::size_t kLooked = 1024;  // logits of which one is the largest
 
 // Index of the largest element, the first of equals. Error where one is NaN or +infinity, or all
 // are -infinity: a model that diverged says nothing.
@@ -22,8 +23,8 @@ std::size_t place_of_largest(std::span<const float> x) {
   float best = -std::numeric_limits<float>::infinity();
   std::size_t block = 0;
   bool nan = false;
-  for (std::size_t at = 0; at < x.size(); at += kBlock) {
-    const LargestLogit largest = largest_of(x.subspan(at, std::min(kBlock, x.size() - at)));
+  for (std::size_t at = 0; at < x.size(); at += kLooked) {
+    const LargestLogit largest = largest_of(x.subspan(at, std::min(kLooked, x.size() - at)));
     nan |= largest.nan;
     if (largest.value > best) {
       best = largest.value;
@@ -76,11 +77,9 @@ class RowWeights {
  public:
   RowWeights(std::span<const float> x, std::size_t best, const Sampling& s)
       : x_(x), largest_(static_cast<double>(x[best])), sampling_(s) {
-    for (std::size_t b = 0; b * kBlock < x.size(); ++b) {
-      const std::span<const double> weights = block(b);
-      sums_.push_back(std::accumulate(weights.begin(), weights.end(), 0.0));
-      total_ += sums_.back();
-    }
+    sums_.reserve(x.size() / kBlock + 1);
+    for (std::size_t at = 0; at < x.size(); at += kTogether * kBlock) add_sums(at);
+    total_ = std::accumulate(sums_.begin(), sums_.end(), 0.0);
   }
   double total() const { return total_; }
 
@@ -115,11 +114,29 @@ class RowWeights {
   }
 
  private:
+  // Blocks whose sums are made at once: each adds its weights in their order, one waiting for the
+  // other, while the next blocks' go on.
+  static constexpr std::size_t kTogether = 8;
+
+  // Weights of the logits from `at` on; 0 behind the last one.
+  void weigh(std::size_t at, std::span<double> weights) const {
+    const auto some = x_.subspan(at, std::min(weights.size(), x_.size() - at));
+    token_weights(some, largest_, sampling_.temperature, weights.data());
+    for (double& weight : weights) weight = weight >= sampling_.min_p ? weight : 0;
+    std::fill(weights.begin() + std::ssize(some), weights.end(), 0.0);
+  }
+  void add_sums(std::size_t at) {
+    weigh(at, weights_);
+    std::array<double, kTogether> sums{};
+    for (std::size_t i = 0; i < kBlock; ++i)
+      for (std::size_t b = 0; b < kTogether; ++b) sums[b] += weights_[b * kBlock + i];
+    const std::size_t left = (x_.size() - at + kBlock - 1) / kBlock;
+    sums_.insert(sums_.end(), sums.begin(), sums.begin() + std::min(left, kTogether));
+  }
   std::span<const double> block(std::size_t b) {
-    const auto some = x_.subspan(b * kBlock, std::min(kBlock, x_.size() - b * kBlock));
-    token_weights(some, largest_, sampling_.temperature, block_.data());
-    for (double& weight : block_) weight = weight >= sampling_.min_p ? weight : 0;
-    return std::span<const double>(block_).first(some.size());
+    const auto weights = std::span<double>(weights_).first(kBlock);
+    weigh(b * kBlock, weights);
+    return weights.first(std::min(kBlock, x_.size() - b * kBlock));
   }
   static std::size_t place(std::span<const double> weights, double rest) {
     for (std::size_t i = 0; i < weights.size(); ++i)
@@ -132,7 +149,7 @@ class RowWeights {
   const Sampling& sampling_;
   std::vector<double> sums_;
   double total_ = 0;
-  std::array<double, kBlock> block_{};
+  std::array<double, kTogether * kBlock> weights_{};
 };
 
 double sum_of(const std::vector<Candidate>& all) {
