@@ -53,20 +53,47 @@ void expect_parts(const std::string& rendered, const Json::Array& messages) {
   }
 }
 
-}  // namespace
+constexpr char kForTools[] = "tool_use";  // as `transformers` calls it
 
-const std::string& ConversationEncoder::template_of(const Tokenizer& tokenizer) {
-  const auto& all = tokenizer.settings().chat_templates;
-  const auto found =
-      std::find_if(all.begin(), all.end(), [](const auto& one) { return one.first == "default"; });
-  check(found != all.end(), "the tokenizer \"", tokenizer.name(),
+const std::string* named_template(const Tokenizer& tokenizer, std::string_view name) {
+  for (const auto& [called, source] : tokenizer.settings().chat_templates)
+    if (called == name) return &source;
+  return nullptr;
+}
+
+const std::string& default_template(const Tokenizer& tokenizer) {
+  const std::string* const found = named_template(tokenizer, "default");
+  check(found != nullptr, "the tokenizer \"", tokenizer.name(),
         "\" has no chat template, which conversations need; use for data.tokenizer a folder whose "
         "tokenizer_config.json has a chat_template, or that has a chat_template.jinja");
-  return found->second;
+  return *found;
+}
+
+}  // namespace
+
+std::string ConversationEncoder::key_of(const Tokenizer& tokenizer) {
+  std::string key = default_template(tokenizer);
+  if (const std::string* const tools = named_template(tokenizer, kForTools))
+    key += join("\n", kForTools, "\n", *tools);
+  const TokenizerSettings& settings = tokenizer.settings();
+  for (const auto& id : {settings.bos, settings.eos, settings.pad, settings.unk})
+    key += join("\n", id.value_or(-1));
+  for (std::int64_t id = 0; id < tokenizer.vocabulary(); ++id)
+    if (tokenizer.is_special(id)) key += join(" ", id);
+  return key;
 }
 
 ConversationEncoder::ConversationEncoder(const Tokenizer& tokenizer, LossOn loss_on)
-    : tokenizer_(tokenizer), template_(template_of(tokenizer), "chat template"), loss_on_(loss_on) {
+    : tokenizer_(tokenizer),
+      template_(default_template(tokenizer), "chat template"),
+      loss_on_(loss_on) {
+  if (const std::string* const source = named_template(tokenizer, kForTools)) {
+    try {
+      tool_template_.emplace(*source, join("chat template ", kForTools));
+    } catch (const Error& error) {
+      tool_problem_ = error.what();  // for those who have tools
+    }
+  }
   const TokenizerSettings& settings = tokenizer.settings();
   const std::pair<const char*, std::optional<std::int32_t>> named[] = {{"bos_token", settings.bos},
                                                                        {"eos_token", settings.eos},
@@ -80,6 +107,12 @@ ConversationEncoder::ConversationEncoder(const Tokenizer& tokenizer, LossOn loss
       controls_.push_back(tokenizer.token_of(id));
 }
 
+const ChatTemplate& ConversationEncoder::template_for(const Json& tools) const {
+  if (tools.is_null()) return template_;
+  check(tool_problem_.empty(), tool_problem_);
+  return tool_template_ ? *tool_template_ : template_;
+}
+
 ConversationEncoder::Text ConversationEncoder::render(const Json& messages, const Json& tools,
                                                       std::size_t count, bool prompt) const {
   const auto& all = messages.array("messages");
@@ -89,7 +122,7 @@ ConversationEncoder::Text ConversationEncoder::render(const Json& messages, cons
   variables.push_back({"tools", tools});
   variables.push_back({"add_generation_prompt", prompt, true});
   Text text;
-  for (const TemplatePiece& piece : template_.render(variables, fixed_time)) {
+  for (const TemplatePiece& piece : template_for(tools).render(variables, fixed_time)) {
     text.bytes += piece.text;
     text.strangers.append(piece.text.size(), piece.control ? '\0' : '\1');
   }

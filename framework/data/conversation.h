@@ -9,6 +9,8 @@
 //   text with one message more, which must be that of the whole. Where only the first is so (Qwen 3
 //   writes <think> only into the newest answer), an answer ends with the first control token behind
 //   its content. A template for which neither holds is refused for loss_on = assistant and last.
+// - A conversation with tools is written by the template called "tool_use", where the folder has
+// one.
 // - An answer ends with its last control token: a line end behind that is not learned. A template
 //   that writes none there leaves it open how the model ends: then the tokenizer's end-of-text
 //   token follows a conversation.
@@ -17,6 +19,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,8 +54,9 @@ class ConversationEncoder {
   // What stands before the answer to these messages; as in encode(), if it is the first answer.
   std::vector<std::int32_t> prompt(const Json& messages, const Json& tools, Encoder& encoder) const;
 
-  // The source of the template, for cache keys.
-  static const std::string& template_of(const Tokenizer& tokenizer);
+  // What decides the tokens beside the name of the tokenizer: its templates and what they can name.
+  // For cache keys. Error if there is no chat template.
+  static std::string key_of(const Tokenizer& tokenizer);
 
  private:
   struct Span {
@@ -70,8 +74,12 @@ class ConversationEncoder {
   void forget_tail(DocumentTokens& tokens, std::size_t from) const;
   void end_document(DocumentTokens& tokens, bool answered) const;
 
+  const ChatTemplate& template_for(const Json& tools) const;
+
   const Tokenizer& tokenizer_;
   ChatTemplate template_;
+  std::optional<ChatTemplate> tool_template_;
+  std::string tool_problem_;  // why there is none, where the folder has one
   LossOn loss_on_;
   std::vector<TemplateVariable> constants_;
   std::vector<std::string> controls_;  // how special tokens are spelled

@@ -106,13 +106,16 @@ Json without_nulls(const Json& message) {
   return members;
 }
 
+Json message_in(const Json& message) {
+  text_member(message, "role");
+  expect_content(message);
+  return without_nulls(message);
+}
+
 Json messages_in(const Json& value) {
   Json::Array messages;
-  for (const Json& one : value.at("messages", "record").array("\"messages\"")) {
-    text_member(one, "role");
-    expect_content(one);
-    messages.push_back(without_nulls(one));
-  }
+  for (const Json& one : value.at("messages", "record").array("\"messages\""))
+    messages.push_back(message_in(one));
   return messages;
 }
 
@@ -127,8 +130,14 @@ Json alpaca_in(const Json& value) {
 
 Json sharegpt_in(const Json& value) {
   Json::Array messages = system_of(value);
-  for (const Json& one : value.at("conversations", "record").array("\"conversations\""))
-    messages.push_back(message(role_of(text_member(one, "from")), text_member(one, "value")));
+  for (const Json& one : value.at("conversations", "record").array("\"conversations\"")) {
+    if (one.find("role") && !one.find("from")) {  // of others than ShareGPT's
+      messages.push_back(message_in(one));
+      continue;
+    }
+    const std::string from = text_member(one, "from");
+    messages.push_back(message(role_of(from), text_member(one, "value")));
+  }
   return messages;
 }
 
@@ -142,7 +151,10 @@ Record record_in(const Json& value, RecordForm form) {
                     : form == RecordForm::kAlpaca ? alpaca_in(value)
                                                   : sharegpt_in(value);
   check(!record.messages.array("messages").empty(), "the conversation is empty");
-  if (const Json* tools = value.find("tools")) record.tools = *tools;
+  if (const Json* tools = value.find("tools"); tools && !tools->is_null()) {
+    tools->array("\"tools\"");
+    record.tools = *tools;
+  }
   return record;
 }
 
@@ -212,7 +224,7 @@ RecordForm record_form(Files& files, const std::string& path) {
   TextStream stream(files, path);
   LineReader lines(stream);
   Line line;
-  std::string found;
+  std::string found, bad;
   for (int seen = 0; seen < kLookedAt && lines.next(line); ++seen) {
     const std::size_t first = line.text.find_first_not_of(" \t");
     check(seen > 0 || !name.ends_with(".json") || line.text[first] != '[', "text ", path,
@@ -223,14 +235,18 @@ RecordForm record_form(Files& files, const std::string& path) {
       if (const auto form = form_of(value)) return *form;
       if (!promised) return RecordForm::kPlain;
       if (found.empty()) found = keys_of(value);
-    } catch (const BadLine&) {
+    } catch (const BadLine& error) {
       if (!promised && seen == 0) return RecordForm::kPlain;
+      if (bad.empty()) bad = error.what();
     }
   }
+  check(!found.empty() || !bad.empty(), path, ": all lines are blank");
+  check(!found.empty(), bad, "\nno line of the first ", kLookedAt,
+        " is JSON; each holds a whole object (jq -c . FILE > FILE.jsonl writes them so)");
   fail(path, ":1:1: no record in the first ", kLookedAt,
        " lines has a key that tells what it is: text, messages, instruction (and output) or "
-       "conversations; of the first line, ",
-       found.empty() ? "nothing is JSON" : found);
+       "conversations; of the first that is JSON, ",
+       found);
 }
 
 Record record_of(const Line& line, RecordForm form, const std::string& path) {

@@ -115,16 +115,19 @@ class Tokenizing {
   std::vector<std::string> hashes_;
 };
 
-// Of what makes other tokens out of the same text.
-std::string options_hash(RecordForm form, const std::string& path, const Tokenizer& tokenizer,
-                         const TokenizeOptions& options) {
-  const LossOn loss = loss_of(form, path, options);
-  std::string all = join(kRecordVersion, " ", name_of(form), " ", static_cast<int>(loss), " ",
-                         options.skip_bad ? "skip" : "");
-  if (is_chat(form)) all += "\n" + ConversationEncoder::template_of(tokenizer);
+// Of what makes other tokens out of the same texts. Empty where nothing else does: of one plain
+// text.
+std::string options_hash(RecordForm form, const std::vector<std::string>& texts,
+                         const Tokenizer& tokenizer, const TokenizeOptions& options) {
+  const LossOn loss = loss_of(form, texts.at(0), options);
+  if (form == RecordForm::kPlain && texts.size() == 1) return {};
+  std::string all =
+      join(kRecordVersion, " ", name_of(form), " ", static_cast<int>(loss), " ",
+           options.skip_bad ? "skip" : "", " ", tokenizer.settings().eos.value_or(-1));
+  if (is_chat(form)) all += "\n" + ConversationEncoder::key_of(tokenizer);
   ContentHash hash;
   hash.update(all.data(), std::ssize(all));
-  return hash.hex().substr(0, 16);
+  return "-" + hash.hex().substr(0, 16);
 }
 
 // Empty if the file is whole and belongs to this text; else what is wrong with it.
@@ -195,9 +198,7 @@ CachedTokens cached_tokens(Files& files, const std::vector<std::string>& texts,
   for (const std::string& text : texts) hashes.push_back(hash_text(files, text));
   const std::string text_hash = joint_hash(hashes);
   const RecordForm form = form_of(files, texts);
-  const std::string others =
-      form == RecordForm::kPlain ? "" : "-" + options_hash(form, texts[0], tokenizer, options);
-  if (form == RecordForm::kPlain) loss_of(form, texts[0], options);
+  const std::string others = options_hash(form, texts, tokenizer, options);
   CachedTokens cached;
   cached.path =
       path_join(cache_folder, join("tokens-", text_hash, "-", tokenizer.name(), others, ".h5"));

@@ -20,6 +20,8 @@ struct AddedToken {
   bool rstrip = false;       // and after it
   bool normalized = false;   // looked for in normalized text, not in the raw one
   bool special = false;      // a control token: left out when decoding without them
+
+  bool operator==(const AddedToken&) const = default;
 };
 
 // A part of a text: an added token, or (id -1) what lies between two.

@@ -1,6 +1,7 @@
 #include "framework/data/tokenizers/load_tokenizer.h"
 
 #include "framework/base/error.h"
+#include "framework/base/lfs_pointer.h"
 #include "framework/base/storage/content_hash.h"
 #include "framework/data/tokenizers/json_parts.h"
 
@@ -232,14 +233,23 @@ TokenizerParts read_tokenizer_json(std::string_view text, const std::string& nam
 
 std::unique_ptr<Tokenizer> load_tokenizer(Files& files, const std::string& file) {
   const std::string text = read_whole(files, file, JsonLimits{}.bytes);
+  refuse_lfs_pointer(text, file);
   TokenizerParts parts = read_tokenizer_json(text, file);
   ContentHash hash;
   hash.update(text.data(), static_cast<std::int64_t>(text.size()));
+  const std::vector<AddedToken> own = parts.added;
   read_tokenizer_settings(files, folder_of(file), parts);
   for (const auto* side : {&parts.before, &parts.after})
     for (const std::int32_t id : *side) hash.update(&id, sizeof id);
   for (const AddedToken& token : parts.added)
     hash.update(token.content.data(), static_cast<std::int64_t>(token.content.size()));
+  for (std::size_t i = 0; i < parts.added.size(); ++i) {
+    const AddedToken& token = parts.added[i];
+    if (i < own.size() && token == own[i]) continue;
+    const std::string flags = join(token.id, token.single_word, token.lstrip, token.rstrip,
+                                   token.normalized, token.special);
+    hash.update(flags.data(), std::ssize(flags));
+  }
   parts.name = "bpe-" + hash.hex();
   return std::make_unique<JsonTokenizer>(std::move(parts));
 }

@@ -27,17 +27,22 @@ std::optional<std::int32_t> find_id(const TokenizerParts& parts, std::string_vie
   return id < 0 ? std::nullopt : std::optional(id);
 }
 
-// "<s>", {"content": "<s>", ...} or null.
+// "<s>", {"content": "<s>", ...} or null, which is empty.
+std::string name_of_special(const Json& config, std::string_view key, const std::string& path) {
+  const Json* found = config.find(key);
+  if (found == nullptr || found->is_null()) return {};
+  const std::string what = join(path, ": ", key);
+  return found->is(Json::Kind::kObject) ? found->at("content", what).text(what + ".content")
+                                        : found->text(what);
+}
+
 std::optional<std::int32_t> special_id(const Json& config, std::string_view key,
                                        const std::string& path, const TokenizerParts& parts) {
   const Json* found = config.find(key);
   if (found == nullptr || found->is_null()) return std::nullopt;
-  const std::string what = join(path, ": ", key);
-  const std::string& text = found->is(Json::Kind::kObject)
-                                ? found->at("content", what).text(what + ".content")
-                                : found->text(what);
+  const std::string text = name_of_special(config, key, path);
   const auto id = find_id(parts, text);
-  check(id.has_value(), what, " = ", quoted(text), " is no token of tokenizer.json");
+  check(id.has_value(), path, ": ", key, " = ", quoted(text), " is no token of tokenizer.json");
   return id;
 }
 
@@ -45,6 +50,16 @@ std::optional<bool> flag(const Json& config, std::string_view key, const std::st
   const Json* found = config.find(key);
   if (found == nullptr || found->is_null()) return std::nullopt;
   return found->boolean(join(path, ": ", key));
+}
+
+// As in `transformers`: what is said here of a token counts, not what tokenizer.json says, and the
+// four that have a name are special.
+void add_decoder_token(AddedToken token, const std::string& place, const Json& config,
+                       const std::string& path, TokenizerParts& parts) {
+  for (const char* key : {"bos_token", "eos_token", "pad_token", "unk_token"})
+    if (!token.special && name_of_special(config, key, path) == token.content) token.special = true;
+  add_token(token, place, parts);
+  parts.added[parts.added_by_text.find(token.content)->second] = token;
 }
 
 void add_decoder_tokens(const Json& config, const std::string& path, TokenizerParts& parts) {
@@ -59,7 +74,8 @@ void add_decoder_tokens(const Json& config, const std::string& path, TokenizerPa
     check(error == std::errc() && end == key.data() + key.size() && id >= 0 && id < limit, what,
           ": the key ", quoted(key), " is no token id; ids from 0 to ", limit - 1, " are expected");
     const std::string place = join(what, ".", id);
-    add_token(read_added_token(token, place, static_cast<std::int32_t>(id)), place, parts);
+    add_decoder_token(read_added_token(token, place, static_cast<std::int32_t>(id)), place, config,
+                      path, parts);
   }
 }
 
@@ -76,13 +92,20 @@ void read_templates(const Json& config, const std::string& path, TokenizerSettin
                                          one.at("template", what).text(what + ".template"));
 }
 
-// Newer folders keep the default template in a file of its own, which then counts.
-void read_template_file(Files& files, const std::string& folder, TokenizerSettings& settings) {
+// Newer folders keep templates in files of their own, which then count, and no others do.
+void read_template_files(Files& files, const std::string& folder, TokenizerSettings& settings) {
+  constexpr std::string_view kEnd = ".jinja";
+  std::vector<std::pair<std::string, std::string>> found;
   const std::string path = path_join(folder, "chat_template.jinja");
-  if (files.status(path).kind != FileKind::kFile) return;
-  auto& all = settings.chat_templates;
-  std::erase_if(all, [](const auto& one) { return one.first == "default"; });
-  all.emplace(all.begin(), "default", read_whole(files, path, kConfigBytes));
+  const std::string others = path_join(folder, "additional_chat_templates");
+  if (files.status(path).kind == FileKind::kFile)
+    found.emplace_back("default", read_whole(files, path, kConfigBytes));
+  if (files.status(others).kind == FileKind::kDirectory)
+    for (const std::string& name : files.list(others))
+      if (name.ends_with(kEnd) && name.size() > kEnd.size())
+        found.emplace_back(name.substr(0, name.size() - kEnd.size()),
+                           read_whole(files, path_join(others, name), kConfigBytes));
+  if (!found.empty()) settings.chat_templates = std::move(found);
 }
 
 std::optional<std::int64_t> longest_text(const Json& config, const std::string& path) {
@@ -123,7 +146,7 @@ void read_tokenizer_settings(Files& files, const std::string& folder, TokenizerP
   settings.add_eos = flag(config, "add_eos_token", config_path);
   settings.longest_text = longest_text(config, config_path);
   read_templates(config, config_path, settings);
-  read_template_file(files, folder, settings);
+  read_template_files(files, folder, settings);
   if (!ends_follow_flags(config, config_path)) return;
   const auto apply = [](std::optional<bool> wanted, std::optional<std::int32_t> id,
                         std::vector<std::int32_t>& side) {

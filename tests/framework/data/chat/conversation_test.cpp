@@ -200,6 +200,29 @@ TEST(Conversation, OfPartsAndToolsIsWrittenByTheTemplate) {
             std::string::npos);
 }
 
+// As `transformers` has it: "tool_use" is for conversations that come with tools.
+TEST(Conversation, WithToolsIsWrittenByTheirOwnTemplate) {
+  const auto with = [](const Json& tools, const std::string& source) {
+    MadeTokenizer made = byte_level();
+    const auto named = [](const char* name, const std::string& text) {
+      return Json::Object{{"name", name}, {"template", text}};
+    };
+    made.config = to_text(Json(Json::Object{
+        {"chat_template", Json::Array{named("default", "plain"), named("tool_use", source)}}}));
+    const auto tokenizer = made.load();
+    const auto encoder = tokenizer->encoder();
+    return tokenizer->decode(ConversationEncoder(*tokenizer, LossOn::kAll)
+                                 .encode(talk({{"user", "Hi"}}), tools, *encoder)
+                                 .ids);
+  };
+  const Json tools = Json::Array{Json::Object{{"name", "look"}}};
+  EXPECT_EQ(with(Json(), "{{ tools[0].name }}"), "plain");
+  EXPECT_EQ(with(tools, "{{ tools[0].name }}"), "look");
+  EXPECT_EQ(with(Json(), "{% include 'x' %}"), "plain");  // not asked for
+  EXPECT_NE(sentence_of([&] { with(tools, "{% include 'x' %}"); }).find("chat template tool_use"),
+            std::string::npos);
+}
+
 TEST(Conversation, WhatCannotBeToldIsASentence) {
   EXPECT_NE(complaint("", LossOn::kAll, kTwoTurns).find("has no chat template"), std::string::npos);
   EXPECT_EQ(complaint(kFolded, LossOn::kAll, talk({{"tool", "x"}})), "only user and assistant");

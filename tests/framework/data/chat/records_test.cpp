@@ -64,6 +64,9 @@ TEST_F(Records, AreToldByTheirFirstLines) {
   EXPECT_EQ(form("a.jsonl", "{\"id\": 1, \"conversations\": []}"), RecordForm::kShareGpt);
   EXPECT_NE(complaint("a.jsonl", "{\"prompt\": 1, \"answer\": 2}").find("prompt, answer"),
             std::string::npos);
+  EXPECT_TRUE(complaint("a.jsonl", "{\"messages\": [\n]}\n").starts_with("a.jsonl:1:15: "));
+  EXPECT_NE(complaint("a.jsonl", "{\n}\n").find("each holds a whole object"), std::string::npos);
+  EXPECT_EQ(complaint("a.jsonl", "\n \n"), "a.jsonl: all lines are blank");
   EXPECT_NE(complaint("a.json", "[{\"text\": 1}]").find("jq -c"), std::string::npos);
 }
 
@@ -80,6 +83,10 @@ TEST_F(Records, OfThreeShapesAreOneConversation) {
             expected);
   EXPECT_EQ(messages(R"({"conversations": [{"from": "system", "value": "S"},
                          {"from": "human", "value": "Q\nI"}, {"from": "gpt", "value": "A"}]})",
+                     RecordForm::kShareGpt),
+            expected);
+  EXPECT_EQ(messages(R"({"system": "S", "conversations": [{"role": "user", "content": "Q\nI"},
+                         {"role": "assistant", "content": "A", "name": null}]})",
                      RecordForm::kShareGpt),
             expected);
 }
@@ -128,6 +135,10 @@ TEST_F(Records, BadLinesHaveAPlace) {
   EXPECT_NE(complaint("b.jsonl", "{\"conversations\": [{\"from\": \"ghost\", \"value\": \"\"}]}")
                 .find("\"ghost\" is no speaker"),
             std::string::npos);
+  EXPECT_NE(complaint("a.jsonl", std::string(kChat).insert(1, "\"tools\": \"[]\", "))
+                .find("a.jsonl:1:1: \"tools\": an array is expected, here is "),
+            std::string::npos);
+  EXPECT_EQ(complaint("a.jsonl", std::string(kChat).insert(1, "\"tools\": null, ")), "");
   EXPECT_EQ(complaint("a.jsonl", "{\"text\": \"a\"}\n\x1b[2J").find('\x1b'), std::string::npos);
   EXPECT_EQ(complaint("a.jsonl", two, {.skip_bad = true}), "");
   const auto tokens = TokenFile::open(*files_, folder_ / "t.h5");
@@ -201,6 +212,37 @@ TEST_F(Records, TheCacheKnowsTemplateAndOptions) {
   EXPECT_NE(cache_name(*other, {}), first);
   EXPECT_TRUE(
       cached_tokens(*files_, folder_ / "c.jsonl", folder_ / "cache", *tokenizer_, {}).reused);
+}
+
+// What tokenizer_config.json says beside the tokens decides which tokens come out, too.
+TEST_F(Records, TheCacheKnowsWhichTokensAreSpecial) {
+  const auto made = [](const std::string& config) {
+    MadeTokenizer tokenizer = byte_level();
+    tokenizer.added = R"([{"id": 256, "content": "<a>"}, {"id": 257, "content": "<b>"}])";
+    tokenizer.config =
+        R"({"chat_template": "{% for m in messages %}{{ m.content + bos_token }}{% endfor %}")" +
+        config + "}";
+    return tokenizer.load();
+  };
+  write("c.jsonl", kChat);
+  write("t.jsonl", "{\"text\": \"x\"}\n");
+  write("one", "x");
+  write("two", "y");
+  const auto a = made(R"(, "eos_token": "<a>", "bos_token": "<a>")");
+  const auto b = made(R"(, "eos_token": "<b>", "bos_token": "<a>")");
+  const auto c = made(R"(, "eos_token": "<a>", "bos_token": "<b>")");
+  ASSERT_EQ(a->name(), b->name());
+  const auto name = [&](const std::vector<std::string>& texts, const Tokenizer& by) {
+    std::vector<std::string> paths;
+    for (const std::string& text : texts) paths.push_back(folder_ / text);
+    return cached_tokens(*files_, paths, folder_ / "cache", by, {}).path;
+  };
+  EXPECT_NE(name({"c.jsonl"}, *a), name({"c.jsonl"}, *b));
+  EXPECT_NE(name({"c.jsonl"}, *a), name({"c.jsonl"}, *c));
+  EXPECT_NE(name({"t.jsonl"}, *a), name({"t.jsonl"}, *b));
+  EXPECT_EQ(name({"t.jsonl"}, *a), name({"t.jsonl"}, *c));
+  EXPECT_NE(name({"one", "two"}, *a), name({"one", "two"}, *b));
+  EXPECT_EQ(name({"one"}, *a), name({"one"}, *b));  // no token stands behind a single text
 }
 
 // Every byte of a file with a mask is under its seal or its hash.

@@ -4,6 +4,7 @@
 
 #include "framework/base/error.h"
 #include "tests/framework/data/tokenizers/made_tokenizer.h"
+#include "tests/support/faulty_files.h"
 
 namespace trireme {
 namespace {
@@ -11,6 +12,7 @@ namespace {
 using testing::byte_level;
 using testing::ids_of;
 using testing::MadeTokenizer;
+using testing::TemporaryFolder;
 using Ids = std::vector<std::int32_t>;
 
 constexpr const char* kPlainVocab =
@@ -177,6 +179,50 @@ TEST(Settings, NameFollowsTheContent) {
       {"name": "default", "template": "x"}, {"name": "tool_use", "template": "y"}]})";
   EXPECT_FALSE(made.load()->settings().longest_text.has_value());
   EXPECT_EQ(made.load()->settings().chat_templates[1].second, "y");
+  const auto with = [&](const std::string& flags) {
+    made.config = R"({"added_tokens_decoder": {"256": {"content": "<x>")" + flags + "}}}";
+    return made.load()->name();
+  };
+  EXPECT_NE(with(""), with(R"(, "special": true)"));
+  EXPECT_NE(with(""), with(R"(, "lstrip": true)"));
+}
+
+TEST(Settings, AddedTokensAreWhatTheConfigSaysOfThem) {
+  MadeTokenizer made = byte_level();
+  made.added = R"([{"id": 256, "content": "<a>"}, {"id": 257, "content": "<b>", "special": true}])";
+  const auto with = [&](const std::string& flags) {
+    made.config = R"({"eos_token": "<b>", "added_tokens_decoder": )"
+                  R"({"256": {"content": "<a>")" +
+                  flags + R"(}, "257": {"content": "<b>", "special": false}}})";
+    return made.load();
+  };
+  EXPECT_EQ(ids_of(*with(""), "x <a>"), (Ids{'x', ' ', 256}));
+  EXPECT_EQ(ids_of(*with(R"(, "lstrip": true)"), "x <a>"), (Ids{'x', 256}));
+  EXPECT_FALSE(with("")->is_special(256));
+  EXPECT_TRUE(with(R"(, "special": true)")->is_special(256));
+  EXPECT_TRUE(with("")->is_special(257));  // it ends texts
+}
+
+TEST(Settings, TemplatesInFilesOfTheirOwnCountAlone) {
+  const TemporaryFolder folder;
+  const auto files = real_files();
+  const auto write = [&](const std::string& name, const std::string& text) {
+    write_whole_atomically(*files, folder / name, text);
+  };
+  write("tokenizer.json", byte_level().json());
+  write("tokenizer_config.json", R"({"chat_template": [{"name": "default", "template": "old"},
+                                                       {"name": "rag", "template": "old"}]})");
+  using Templates = std::vector<std::pair<std::string, std::string>>;
+  const auto templates = [&] {
+    return make_tokenizer(folder.path(), *files)->settings().chat_templates;
+  };
+  EXPECT_EQ(templates(), (Templates{{"default", "old"}, {"rag", "old"}}));
+  write("chat_template.jinja", "new");
+  EXPECT_EQ(templates(), (Templates{{"default", "new"}}));
+  files->make_directories(folder / "additional_chat_templates");
+  write("additional_chat_templates/tool_use.jinja", "tools");
+  write("additional_chat_templates/notes.txt", "none");
+  EXPECT_EQ(templates(), (Templates{{"default", "new"}, {"tool_use", "tools"}}));
 }
 
 TEST(WrongBytes, GoThrough) {
