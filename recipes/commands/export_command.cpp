@@ -82,6 +82,15 @@ std::string base_of_adapters(Files& files, const std::string& from) {
   return parse_recipe({.file = path_join(place, "recipe.cfg"), .text = saved.recipe}).model.from;
 }
 
+// The folder that a PEFT folder names, if it names one; peft itself may have written the name of a
+// model in the hub.
+std::string named_base(Files& files, const std::string& folder) {
+  const std::string base = base_of_adapter(files, folder);
+  check(base.empty() || files.exists(path_join(base, "config.json")), "checkpoint merge: ", folder,
+        " stands beside \"", base, "\", which is no model folder here; name it with --base FOLDER");
+  return base;
+}
+
 HfExport options_of(Process& process, const Recipe& recipe) {
   HfExport options{.base = folder_begun_with(process.files, recipe.model.from),
                    .ends = ends_of(process.files, recipe)};
@@ -163,6 +172,10 @@ int merge_checkpoint(Process& process, const CommandLine& line, const std::strin
   AdapterMerge options{.progress = bar.progress()};
   const bool peft = is_adapter_folder(process.files, folder);
   std::string adapter = folder;
+  check(peft || !process.files.exists(path_join(folder, "config.json")),
+        "checkpoint merge: ", folder,
+        " is a whole model; a run that trained adapters (lora.rank) is expected, or a "
+        "folder of them (adapter_config.json, adapter_model.safetensors)");
   if (!peft) {
     const std::string place = checkpoints_in(process.files, folder).back();
     const CheckpointReader checkpoint(process.files, place);
@@ -179,7 +192,7 @@ int merge_checkpoint(Process& process, const CommandLine& line, const std::strin
     adapter = without_slashes(out) + ".tmp-adapter";
     export_adapter(process.files, checkpoint, recipe, adapter, {.base = base, .replace = true});
   } else {
-    if (base.empty()) base = base_of_adapter(process.files, folder);
+    if (base.empty()) base = named_base(process.files, folder);
     if (process.files.exists(path_join(folder, "tokenizer.json"))) {
       options.tokenizer = folder;
       options.ends = learned_ends(*make_tokenizer(folder, process.files));

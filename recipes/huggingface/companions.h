@@ -8,9 +8,9 @@
 
 namespace trireme {
 
-// Is that the name of one of them?
+// Is that the name of one of their files?
 bool is_companion(std::string_view name);
-// Those that `from` has, byte by byte.
+// Those that `from` has, byte by byte; of chat templates the folder of further ones, too.
 void copy_companions(Files& files, const std::string& from, const std::string& to);
 
 }  // namespace trireme

@@ -30,19 +30,57 @@ struct AdapterConfig {
   bool transposed = false;
 };
 
-// Fields that change what the matrices mean, with the values that mean nothing.
+// Fields that do not change what the matrices mean: names, which linears have some (the file
+// tells), settings of training, and of what other fields switch on.
+constexpr std::string_view kHarmless[] = {"peft_type",
+                                          "peft_version",
+                                          "task_type",
+                                          "auto_mapping",
+                                          "revision",
+                                          "inference_mode",
+                                          "target_modules",
+                                          "base_model_name_or_path",
+                                          "r",
+                                          "lora_alpha",
+                                          "lora_dropout",
+                                          "exclude_modules",
+                                          "fan_in_fan_out",
+                                          "use_rslora",
+                                          "layers_pattern",
+                                          "layers_to_transform",
+                                          "megatron_core",
+                                          "megatron_config",
+                                          "loftq_config",
+                                          "corda_config",
+                                          "eva_config",
+                                          "lora_ga_config",
+                                          "qalora_group_size",
+                                          "ensure_weight_tying",
+                                          "velora_config"};
+
+// Beginnings of the adapters that leave the base as it is; others take a part out of its weights.
+bool keeps_base(const Json& begins) {
+  for (const char* plain : {"gaussian", "eva", "orthogonal", "mica"})
+    if (begins == Json(plain)) return true;
+  return begins.is_null() || begins.is(Json::Kind::kBoolean);
+}
+
+// All other fields, also those of later versions, with the values that mean nothing.
 void expect_plain(const Json& config, const std::string& path) {
   const auto empty = [](const Json& v) {
     return v.is_null() || v == Json(false) || v == Json("none") || v == Json(Json::Object{}) ||
            v == Json(Json::Array{});
   };
-  for (const char* field :
-       {"use_dora", "use_qalora", "bias", "modules_to_save", "rank_pattern", "alpha_pattern",
-        "layer_replication", "trainable_token_indices", "target_parameters", "lora_bias"}) {
-    const Json* value = config.find(field);
-    if (!value || empty(*value)) continue;
-    fail(path, ": ", field, " = ", describe(*value),
-         " is not supported; adapters of linears alone are");
+  for (const auto& [field, value] : config.object(path)) {
+    if (empty(value) ||
+        std::find(std::begin(kHarmless), std::end(kHarmless), field) != std::end(kHarmless))
+      continue;
+    if (field != "init_lora_weights")
+      fail(path, ": ", field, " = ", describe(value),
+           " is not supported; adapters of linears alone are");
+    check(keeps_base(value), path, ": ", field, " = ", describe(value),
+          ": such adapters stand beside another base than the one they were made of; let peft "
+          "convert them while it saves them (path_initial_model_for_weight_conversion)");
   }
 }
 
@@ -229,7 +267,6 @@ void merge_adapter(Files& files, const std::string& adapter, const std::string& 
   for (const std::string& name : adapters.names())
     if (!folder.find(name)) missing += (missing.empty() ? "" : ", ") + name;
   check(missing.empty(), adapters.path(), ": the base ", base, " has no tensor ", missing);
-  const bool own = options.tokenizer.empty() || options.tokenizer == base;
   make_folder(files, to, false, [&](const std::string& making) {
     Merging merging(files, adapters, folder, options);
     for (const std::string& name : files.list(base)) {
@@ -237,10 +274,10 @@ void merge_adapter(Files& files, const std::string& adapter, const std::string& 
       if (files.status(from).kind != FileKind::kFile) continue;
       if (folder.reads(from))
         merging.file(from, place);
-      else if (goes_along(name) && (own || !is_companion(name)))
+      else if (goes_along(name) && !is_companion(name))
         write_whole_atomically(files, place, read_whole(files, from));
     }
-    if (!own) copy_companions(files, options.tokenizer, making);
+    copy_companions(files, options.tokenizer.empty() ? base : options.tokenizer, making);
     if (!options.ends.empty()) write_generation_config(files, base, making, options.ends);
   });
 }

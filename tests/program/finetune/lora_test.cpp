@@ -70,6 +70,10 @@ TEST_F(Lora, TheTokenizerOfTheTrainingGoesAlong) {
   ASSERT_NE(speaks.find(line_end), std::string::npos) << speaks;
   settings["chat_template"] = speaks.replace(speaks.find(line_end), line_end.size(), "}}{% endfor");
   write_file(other + "/tokenizer_config.json", settings.dump());
+  const std::string for_tools = "/additional_chat_templates/tool_use.jinja";
+  write_file(other + "/chat_template.jinja", speaks);
+  std::filesystem::create_directories(other + "/additional_chat_templates");
+  write_file(other + for_tools, "{{ tools }}");
   const ProgramEnd tuned =
       tune({"--train.export=hf", "--train.steps=2", "--data.tokenizer=" + other});
   ASSERT_EQ(tuned.code, 0) << tuned.err;
@@ -80,8 +84,10 @@ TEST_F(Lora, TheTokenizerOfTheTrainingGoesAlong) {
   ASSERT_EQ(merge(folder_->exported(), by_peft).code, 0);
   const std::string config = text_of_file(other + "/tokenizer_config.json");
   EXPECT_NE(config, text_of_file(folder_->base() + "/tokenizer_config.json"));
-  for (const std::string& place : {folder_->exported(), by_run, by_peft})
+  for (const std::string& place : {folder_->exported(), by_run, by_peft}) {
     EXPECT_EQ(text_of_file(place + "/tokenizer_config.json"), config) << place;
+    EXPECT_EQ(text_of_file(place + for_tools), "{{ tools }}") << place;
+  }
   for (const std::string& place : {by_run, by_peft})
     EXPECT_EQ(
         nlohmann::json::parse(text_of_file(place + "/generation_config.json"))["eos_token_id"],
@@ -153,6 +159,10 @@ TEST_F(Lora, MergingRefusesWhatItDoesNotUnderstand) {
   };
   refused("use_dora", true, "use_dora = true is not supported");
   refused("bias", "all", "bias = the string \"all\" is not supported");
+  refused("alora_invocation_tokens", {1, 2}, "alora_invocation_tokens = an array is not supported");
+  refused("of_a_later_version", 3, "of_a_later_version = 3 is not supported");
+  refused("init_lora_weights", "pissa", "such adapters stand beside another base");
+  refused("base_model_name_or_path", "owner/name", "\"owner/name\", which is no model folder here");
   refused("peft_type", "IA3", "peft_type = IA3 is not supported; LORA is");
   refused("r", 8, "but r = 8");
   refused("base_model_name_or_path", nullptr, "use --base FOLDER");
@@ -161,6 +171,10 @@ TEST_F(Lora, MergingRefusesWhatItDoesNotUnderstand) {
   const ProgramEnd full = folder_->tune({"--train.steps=1"});
   ASSERT_EQ(full.code, 0) << full.err;
   EXPECT_NE(merge(folder_->run(), out).err.find("it has no adapters"), std::string::npos);
+  const ProgramEnd model = merge(folder_->base(), out);
+  EXPECT_EQ(model.code, 1);
+  EXPECT_NE(model.err.find("is a whole model; a run that trained adapters"), std::string::npos)
+      << model.err;
 }
 
 TEST_F(Lora, FrozenParametersComeOutAsTheyWere) {
