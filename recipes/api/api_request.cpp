@@ -199,10 +199,14 @@ std::vector<std::int32_t> text_tokens(const std::string& text, bool start, const
 std::vector<std::int32_t> chat_tokens(const Json& messages, const ServedModel& model,
                                       const ApiLimits& limits, Encoder& encoder) {
   if (!model.chat)
-    throw ApiError(400,
-                   join("the model \"", model.name,
-                        "\" has no chat template; it continues texts: /v1/completions"),
-                   "messages", "unsupported_parameter");
+    throw ApiError(
+        400,
+        join("the model \"", model.name,
+             model.chat_problem.empty()
+                 ? "\" has no chat template"
+                 : "\" has a chat template that cannot be used (" + model.chat_problem + ")",
+             "; it continues texts: /v1/completions"),
+        "messages", "unsupported_parameter");
   if (!messages.is(Json::Kind::kArray) || messages.array("").empty() ||
       messages.array("").size() > limits.messages)
     throw ApiError(400, join("messages: an array of 1 to ", limits.messages, " is expected"),

@@ -36,7 +36,8 @@ struct ServedModel {
   std::vector<std::int32_t> ends, answer_ends;
   std::shared_ptr<const ConversationEncoder> chat;  // null: it has no chat template
   ServedMemory memory = {};
-  Sampling drawing = {};  // of requests that say nothing else
+  Sampling drawing = {};          // of requests that say nothing else
+  std::string chat_problem = {};  // why its chat template cannot be used, if it has one
 };
 
 struct ApiLimits {

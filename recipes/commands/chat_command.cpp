@@ -15,6 +15,7 @@
 #include "recipes/chat/line_editor.h"
 #include "recipes/cli/values.h"
 #include "recipes/commands/text_engine.h"
+#include "recipes/report/printable.h"
 
 namespace trireme {
 
@@ -111,6 +112,7 @@ class Chat {
       throw UsageError("chat: model.family = mlp classifies; a model that continues texts talks");
     use_defaults(source.drawing, line_, wishes_.options.settings.sampling);
     ServedModel model = served_model(process_.files, source, folder_name(line_.names[0]));
+    check(model.chat_problem.empty(), "chat: ", printable(model.chat_problem));
     if (wishes_.context > model.context)
       throw UsageError(join("--max-model-len = ", wishes_.context, ": the model has ",
                             model.context, " positions"));

@@ -3,6 +3,7 @@
 #include "framework/base/error.h"
 #include "framework/checkpoint/checkpoint_folder.h"
 #include "recipes/huggingface/adapter.h"
+#include "recipes/huggingface/folder.h"
 #include "recipes/train/run_start.h"
 
 namespace trireme {
@@ -11,7 +12,7 @@ std::vector<std::string> checkpoints_in(Files& files, const std::string& name) {
   std::string folder = name;
   while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
   const FileKind kind = files.status(folder).kind;
-  check(kind != FileKind::kMissing, folder, ": there is no such folder");
+  check(kind != FileKind::kMissing, folder, ": there is no such folder", hub_advice(files, folder));
   check(kind == FileKind::kDirectory, folder, " is not a folder but a file");
   if (files.exists(path_join(folder, kManifestName))) return {folder};
   for (const std::string& place : {checkpoints_folder(folder), folder}) {

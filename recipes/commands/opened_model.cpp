@@ -105,12 +105,12 @@ bool quantizes(const Process& process, const CommandLine& line) {
 Recipe recipe_of_folder(Process& process, const CommandLine& line, const HfModel& model,
                         const std::string& folder) {
   const BatchKeys keys = batch_keys(process, line, std::min(model.context, kMostTokens));
-  RecipeInput input{.flags = {{"data.tokenizer", folder},
-                              {"batch.sequence", join(keys.sequence)},
+  RecipeInput input{.flags = {{"batch.sequence", join(keys.sequence)},
                               {"batch.micro", join(keys.micro)},
                               {"batch.global", join(keys.global)}},
                     .environment = process.environment,
-                    .under_launcher = process.under_launcher};
+                    .under_launcher = process.under_launcher,
+                    .model_keys_of = model_keys_reader(process.files)};
   if (streams(process, line)) input.flags.push_back({"zero.stage", "3"});
   // Read where they lie, as they are: half the bytes of f32, which a CPU without bf16 would else
   // take.
@@ -119,9 +119,6 @@ Recipe recipe_of_folder(Process& process, const CommandLine& line, const HfModel
     input.flags.push_back({"precision.compute", "bf16"});
   input.flags.insert(input.flags.end(), line.flags.begin(), line.flags.end());
   input.flags.push_back({"model.from", folder});
-  input.model_keys_of = [&](const std::string&) {
-    return ModelKeys{path_join(folder, "config.json"), model.keys};
-  };
   return parse_recipe(input);
 }
 

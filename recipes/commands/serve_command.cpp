@@ -11,13 +11,13 @@
 #include <thread>
 
 #include "framework/base/error.h"
-#include "framework/data/chat_prompt.h"
 #include "recipes/api/api_server.h"
 #include "recipes/commands/opened_model.h"
 #include "recipes/commands/serve_options.h"
 #include "recipes/commands/text_engine.h"
 #include "recipes/memory/machine_memory.h"
 #include "recipes/report/numbers.h"
+#include "recipes/report/printable.h"
 #include "recipes/serve/stream_growth.h"
 
 namespace trireme {
@@ -161,22 +161,19 @@ class Serving {
     ServeEngine engine(*runner, tokenizer, options);
     Sampling drawing;  // the API's defaults
     use_defaults(model.source.drawing, line_, drawing);
-    const ServedModel served{
-        .name = wanted_.name,
-        .created = std::chrono::duration_cast<std::chrono::seconds>(
-                       std::chrono::system_clock::now().time_since_epoch())
-                       .count(),
-        .tokenizer = tokenizer,
-        .vocab = std::min(runner->vocab(), tokenizer.vocabulary()),
-        .context = context,
-        .start = model.source.start,
-        .ends = model.source.ends,
-        .answer_ends = model.source.answer_ends,
-        .chat = has_chat_template(tokenizer)
-                    ? std::make_shared<ConversationEncoder>(tokenizer, LossOn::kAll)
-                    : nullptr,
-        .memory = memory_of(model),
-        .drawing = drawing};
+    ServedModel served{.name = wanted_.name,
+                       .created = std::chrono::duration_cast<std::chrono::seconds>(
+                                      std::chrono::system_clock::now().time_since_epoch())
+                                      .count(),
+                       .tokenizer = tokenizer,
+                       .vocab = std::min(runner->vocab(), tokenizer.vocabulary()),
+                       .context = context,
+                       .start = model.source.start,
+                       .ends = model.source.ends,
+                       .answer_ends = model.source.answer_ends,
+                       .memory = memory_of(model),
+                       .drawing = drawing};
+    read_chat_template(model.source, served);
     server_->serve(served, engine);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
     tell(model, served, options, pages, took.count());
@@ -209,23 +206,26 @@ class Serving {
     const std::string& host = wanted_.http.host;
     const std::string url = url_of(host, server_->port());
     const std::int64_t page = KvCache::page_bytes(model.engine.cache_options(1));
-    std::string text =
-        join("model    ", served.name, ", ", r.precision.compute, ", from ", model.source.place,
-             "\nranks    ", ranks_text(process_, r, options.sequences), "\ncontext  ",
-             served.context, " tokens",
-             served.context < trained_context(process_.files, model.source)
-                 ? join(" (the model has ", trained_context(process_.files, model.source),
-                        "; --kv-cache and --max-model-len decide)")
-                 : std::string(),
-             "\ncache    ", pages * kPageTokens, " tokens, ", bytes_text(pages * page),
-             " a rank; at most ", options.sequences, " answers at a time",
-             r.parallel.data > 1 ? " on each replica, " : ", ", wanted_.engine.queue,
-             " requests wait\nmemory   ", memory_text(served.memory),
-             host == "0.0.0.0" || host == "::" ? "\nlistens  at all addresses of this machine" : "",
-             "\nasking   ",
-             wanted_.api.keys.empty() ? "needs no key"
-                                      : join("needs one of ", wanted_.api.keys.size(), " keys"),
-             served.chat ? "" : "; no chat template: /v1/completions only", "\n");
+    std::string text = join(
+        "model    ", served.name, ", ", r.precision.compute, ", from ", model.source.place,
+        "\nranks    ", ranks_text(process_, r, options.sequences), "\ncontext  ", served.context,
+        " tokens",
+        served.context < trained_context(process_.files, model.source)
+            ? join(" (the model has ", trained_context(process_.files, model.source),
+                   "; --kv-cache and --max-model-len decide)")
+            : std::string(),
+        "\ncache    ", pages * kPageTokens, " tokens, ", bytes_text(pages * page),
+        " a rank; at most ", options.sequences, " answers at a time",
+        r.parallel.data > 1 ? " on each replica, " : ", ", wanted_.engine.queue,
+        " requests wait\nmemory   ", memory_text(served.memory),
+        host == "0.0.0.0" || host == "::" ? "\nlistens  at all addresses of this machine" : "",
+        "\nasking   ",
+        wanted_.api.keys.empty() ? "needs no key"
+                                 : join("needs one of ", wanted_.api.keys.size(), " keys"),
+        served.chat                   ? ""
+        : served.chat_problem.empty() ? "; no chat template: /v1/completions only"
+                                      : "; /v1/completions only: " + printable(served.chat_problem),
+        "\n");
     text +=
         join("try      ", curl_line(url, served.chat != nullptr, !wanted_.api.keys.empty()),
              "\nready in ", fixed(seconds, 1), " s: ", url, "/v1, a page to chat at ", url, "/\n");

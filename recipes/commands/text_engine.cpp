@@ -17,18 +17,26 @@ std::int64_t trained_context(Files& files, const ModelSource& source) {
   return r.batch.sequence;
 }
 
+void read_chat_template(const ModelSource& source, ServedModel& model) {
+  if (!has_chat_template(model.tokenizer)) return;
+  try {
+    model.chat = std::make_shared<ConversationEncoder>(model.tokenizer, LossOn::kAll);
+  } catch (const Error& error) {  // for those who ask for a conversation
+    model.chat_problem = join(source.recipe.data.tokenizer, ": ", error.what());
+  }
+}
+
 ServedModel served_model(Files& files, const ModelSource& source, const std::string& name) {
   const Tokenizer& tokenizer = *source.tokenizer;
-  return {.name = name,
-          .tokenizer = tokenizer,
-          .vocab = std::min(source.recipe.model.vocab, tokenizer.vocabulary()),
-          .context = trained_context(files, source),
-          .start = source.start,
-          .ends = source.ends,
-          .answer_ends = source.answer_ends,
-          .chat = has_chat_template(tokenizer)
-                      ? std::make_shared<ConversationEncoder>(tokenizer, LossOn::kAll)
-                      : nullptr};
+  ServedModel model{.name = name,
+                    .tokenizer = tokenizer,
+                    .vocab = std::min(source.recipe.model.vocab, tokenizer.vocabulary()),
+                    .context = trained_context(files, source),
+                    .start = source.start,
+                    .ends = source.ends,
+                    .answer_ends = source.answer_ends};
+  read_chat_template(source, model);
+  return model;
 }
 
 std::string folder_name(const std::string& path) {

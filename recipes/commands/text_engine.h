@@ -13,6 +13,9 @@ namespace trireme {
 // Most tokens of a text: what a model folder says, or a run was trained with.
 std::int64_t trained_context(Files& files, const ModelSource& source);
 
+// Sets `model.chat`, or `model.chat_problem`, of the tokenizer's chat template.
+void read_chat_template(const ModelSource& source, ServedModel& model);
+
 // What prompts are read with; `source` must outlive it.
 ServedModel served_model(Files& files, const ModelSource& source, const std::string& name);
 

@@ -36,8 +36,19 @@ DType element_type(const SafeTensor& tensor, const std::string& path) {
 
 }  // namespace
 
+std::string hub_advice(Files& files, const std::string& missing) {
+  const std::size_t slash = missing.find('/');
+  const bool owned = slash != std::string::npos && slash > 0 && slash + 1 < missing.size() &&
+                     missing.find('/', slash + 1) == std::string::npos;
+  if (!owned || missing[0] == '.' || missing[0] == '~' || files.exists(missing.substr(0, slash)))
+    return {};
+  return join("; if that is a name in the Hugging Face hub: models are not fetched from there; ",
+              "hf download ", missing, " --local-dir FOLDER does it");
+}
+
 HfModel hf_model_of(Files& files, const std::string& folder) {
   const std::string path = path_join(folder, "config.json");
+  check(files.exists(folder), folder, ": there is no such folder", hub_advice(files, folder));
   if (!files.exists(path)) expect_no_adapter(files, folder);
   check(files.exists(path), folder, ": there is no config.json; a folder with config.json and ",
         "model.safetensors is expected");
@@ -58,13 +69,17 @@ void HfFolder::open_weights(Files& files) {
   const std::string whole = path_join(folder_, "model.safetensors"), index = whole + ".index.json";
   if (files.exists(whole)) return add(std::make_unique<SafetensorsFile>(files, whole));
   if (files.exists(index)) return open_shards(files, index);
+  expect_no_adapter(files, folder_);
   std::string others;
   for (const std::string& name : files.list(folder_))
     if (name.ends_with(".bin") || name.ends_with(".pt") || name.ends_with(".gguf") ||
         name.ends_with(".safetensors"))
       others += (others.empty() ? "" : ", ") + name;
   fail(folder_, ": there is neither model.safetensors nor model.safetensors.index.json",
-       others.empty() ? "" : "; " + others + " are not read");
+       others.empty() ? ""
+                      : "; not read: " + others +
+                            "; of what transformers reads it makes the former: "
+                            "AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(OUT)");
 }
 
 void HfFolder::open_shards(Files& files, const std::string& index) {

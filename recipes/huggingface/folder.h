@@ -16,6 +16,10 @@
 
 namespace trireme {
 
+// What to do about a folder that is not there and may be meant as a model of the hub; begins with
+// "; ". Empty where it is a path.
+std::string hub_advice(Files& files, const std::string& missing);
+
 // What config.json of the folder says; Error if there is none.
 HfModel hf_model_of(Files& files, const std::string& folder);
 

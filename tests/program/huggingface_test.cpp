@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "framework/base/error.h"
 #include "framework/base/random.h"
 #include "framework/checkpoint/safetensors/safetensors_writer.h"
 #include "tests/program/checkpoints/run_columns.h"
@@ -216,11 +217,19 @@ TEST_F(ModelFolders, WhatDoesNotFitIsRefused) {
     EXPECT_NE(end.err.find(part), std::string::npos) << end.err;
   };
   refused({"--model.layers=3"}, 2, "model.layers = 3 contradicts " + from_ + "/config.json, which");
-  refused({"--model.from=" + (folder_ / "none")}, 2, "there is no config.json");
+  refused({"--model.from=" + (folder_ / "none")}, 2, "there is no such folder\n");
+  refused({"--model.from=" + folder_.path()}, 2, "there is no config.json");
+  refused({"--model.from=owner/name"}, 2, "hf download owner/name --local-dir FOLDER does it");
   std::vector<Stored> tensors = llama_tensors();
   tensors.pop_back();
   make(tensors, kConfig);
   refused({}, 1, "tensor \"model.layers.1.mlp.down_proj.weight\" is missing");
+  const std::string weights = from_ + "/model.safetensors";
+  write_file(weights, "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n");
+  refused({}, 1, weights + ": it is a pointer of Git LFS, not the file itself");
+  files_->remove(weights);
+  write_file(from_ + "/pytorch_model.bin", "x");
+  refused({}, 1, "not read: pytorch_model.bin; of what transformers reads it makes the former");
   tensors = llama_tensors();
   tensors.push_back({"model.layers.2.input_layernorm.weight", {16}});
   make(tensors, kConfig);
@@ -316,6 +325,53 @@ TEST_F(ModelFolders, AFolderWithoutItsTokenizerIsNotTrainedOnBytes) {
   EXPECT_EQ(run_to_end({program(), "checkpoint", "import", from_, imported}).code, 0);
   EXPECT_EQ(run_to_end({program(), "checkpoint", "export", imported, out}).code, 0);
   EXPECT_EQ(bytes_of(out), bytes_of(from_));
+}
+
+// A model of bytes, such as one that began here, needs no tokenizer to be said.
+TEST_F(ModelFolders, BytesAreTheTokensOfAModelThatHasNoOthers) {
+  const Words ask = {"--prompt=ab", "--tokens=2", "--device.kind=reference", "--json"};
+  const ProgramEnd said =
+      run_to_end(Words{program(), "generate", from_, "--data.tokenizer=bytes"} + ask);
+  const ProgramEnd plain = run_to_end(Words{program(), "generate", from_} + ask);
+  EXPECT_EQ(plain.code, 0) << plain.err;
+  EXPECT_EQ(plain.out, said.out);
+}
+
+// Nobody else is kept from the model by a template that is none.
+TEST_F(ModelFolders, ABrokenTemplateIsForConversationsAlone) {
+  std::string vocab;
+  for (int byte = 0; byte < 256; ++byte)
+    vocab += join(byte > 0 ? ", " : "", "\"<0x", "0123456789ABCDEF"[byte / 16],
+                  "0123456789ABCDEF"[byte % 16], ">\": ", byte);
+  write_file(from_ + "/tokenizer.json", R"({"version": "1.0", "model": {"type": "BPE",)"
+                                        R"( "byte_fallback": true, "merges": [], "vocab": {)" +
+                                            vocab + "}}}");
+  write_file(from_ + "/tokenizer_config.json", R"({"chat_template": "{% for x in %}"})");
+  const Words flags = {"--device.kind=reference"};
+  const auto generate = [&](const Words& more) {
+    return run_to_end(Words{program(), "generate", from_, "--prompt=ab", "--tokens=2"} + flags +
+                      more);
+  };
+  EXPECT_EQ(generate({}).code, 0) << generate({}).err;
+  const std::string problem = "chat template:1: a value is expected";
+  const ProgramEnd asked = generate({"--chat"});
+  EXPECT_EQ(asked.code, 1);
+  EXPECT_NE(asked.err.find(problem), std::string::npos) << asked.err;
+  const ProgramEnd chat = run_to_end(Words{program(), "chat", from_} + flags);
+  EXPECT_EQ(chat.code, 1);
+  EXPECT_NE(chat.err.find("chat: " + from_ + ": " + problem), std::string::npos) << chat.err;
+  ServedProgram server(from_, flags);
+  ASSERT_TRUE(server.ready()) << server.end().err;
+  const auto status = [&](const char* path, const char* body, const std::string& part) {
+    const test::Answer answer = test::ask(server.port(), test::post(path, body));
+    EXPECT_NE(answer.body.find(part), std::string::npos) << answer.body;
+    return answer.status;
+  };
+  EXPECT_EQ(status("/v1/completions", R"({"prompt": "ab", "max_tokens": 2})", "choices"), 200);
+  EXPECT_EQ(status("/v1/chat/completions", R"({"messages": [{"role": "user", "content": "a"}]})",
+                   "a chat template that cannot be used (" + from_),
+            400);
+  EXPECT_NE(server.end().err.find("/v1/completions only: " + from_), std::string::npos);
 }
 
 TEST_F(ModelFolders, ImportedExportedInspectedAndStartedFrom) {

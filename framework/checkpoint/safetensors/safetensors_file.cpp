@@ -8,6 +8,7 @@
 #include "framework/base/checked.h"
 #include "framework/base/error.h"
 #include "framework/base/json/json.h"
+#include "framework/base/lfs_pointer.h"
 
 namespace trireme {
 
@@ -134,6 +135,9 @@ SafetensorsFile::SafetensorsFile(Files& files, const std::string& path)
   const std::int64_t all = file_->size();
   check(all >= kLengthBytes, path, ": ", all,
         " bytes are no safetensors file, which begins with the 8 bytes of its header's length");
+  std::string begin(static_cast<std::size_t>(std::min<std::int64_t>(all, 64)), '\0');
+  file_->read(begin.data(), std::ssize(begin), 0);
+  refuse_lfs_pointer(begin, path);
   std::uint64_t length = 0;
   file_->read(&length, kLengthBytes, 0);
   check(length <= static_cast<std::uint64_t>(kMostHeaderBytes), path, ": a header of ", length,

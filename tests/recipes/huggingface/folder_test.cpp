@@ -154,7 +154,8 @@ TEST_F(HfFolders, ShardsAreThoseOfTheIndexAndNoOthers) {
             (std::vector<float>{30, 31}));
   files_->remove(folder_ / "model.safetensors");
   files_->remove(folder_ / "model.safetensors.index.json");
-  has("neither model.safetensors nor model.safetensors.index.json; a.safetensors, b.safetensors");
+  has("neither model.safetensors nor model.safetensors.index.json; not read: a.safetensors, "
+      "b.safetensors");
   files_->remove(folder_ / "config.json");
   has("there is no config.json");
 }
