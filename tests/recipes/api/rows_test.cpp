@@ -136,7 +136,7 @@ TEST_F(ApiTest, RequestsThatWaitToBeReadHaveALimit) {
   EXPECT_EQ(complete(R"({"prompt": "a>"})").status, 200);
 }
 
-std::string repeated(const std::string& text, int times) {
+std::string listed(const std::string& text, int times) {
   std::string all;
   all.reserve((text.size() + 1) * static_cast<std::size_t>(times));
   for (int i = 0; i < times; ++i) all += (i > 0 ? "," : "") + text;
@@ -165,7 +165,7 @@ TEST_F(ApiTest, BombsAreRefusedByNameWithoutMemory) {
       {"best_of", prompt + R"("best_of": 1000000})"},
       {"logprobs", prompt + R"("echo": true, "logprobs": 21})"},
       {"max_tokens", prompt + R"("max_tokens": 9223372036854775808})"},
-      {"stop", prompt + "\"stop\": [" + repeated("\"s\"", 100'000) + "]}"},
+      {"stop", prompt + "\"stop\": [" + listed("\"s\"", 100'000) + "]}"},
       {"stop", prompt + "\"stop\": \"" + std::string(1'000'000, 's') + "\"}"},
       {"stop", prompt + R"("stop": ""})"},
       {"logit_bias", prompt + "\"logit_bias\": {" + biases + "}}"},
@@ -179,9 +179,9 @@ TEST_F(ApiTest, BombsAreRefusedByNameWithoutMemory) {
   const std::vector<std::pair<std::string, std::string>> chats = {
       {"top_logprobs",
        "{\"messages\": [" + message + R"(], "logprobs": true, "top_logprobs": 21})"},
-      {"messages", "{\"messages\": [" + repeated(message, 30'000) + "]}"},
+      {"messages", "{\"messages\": [" + listed(message, 30'000) + "]}"},
       {"messages[0].content",
-       R"({"messages": [{"role": "user", "content": [)" + repeated(part, 30'000) + "]}]}"},
+       R"({"messages": [{"role": "user", "content": [)" + listed(part, 30'000) + "]}]}"},
       {"chat_template_kwargs",
        "{\"messages\": [" + message +
            R"(], "chat_template_kwargs": {"messages": [], "add_generation_prompt": false}})"},
