@@ -16,6 +16,10 @@ constexpr std::string_view kGenerateExamples =
     "  trireme generate FOLDER --chat --prompt \"Who rows?\" --temperature 0\n"
     "  trireme generate FOLDER - < prompt.txt\n"
     "  trireme generate FOLDER --input q.jsonl --output a.jsonl\n";
+constexpr std::string_view kEvaluateExamples =
+    "  trireme evaluate FOLDER --data.text=held-out.txt --stride 256\n"
+    "  trireme evaluate FOLDER --task choice questions.jsonl --json\n"
+    "  mpirun -n 2 trireme evaluate FOLDER --data.text=held-out.txt --parallel.tensor=2\n";
 constexpr std::string_view kChatExamples =
     "  trireme chat FOLDER                        /help tells what it understands, /quit ends\n"
     "  trireme chat FOLDER --system \"Be brief.\" --temperature 0.5\n"
@@ -41,7 +45,8 @@ constexpr std::array<Command, 14> kCommands{{
      "docs/chat.md"},
     {"evaluate", "evaluate FOLDER --data.text=FILE",
      "perplexity of a text, right answers of a task", true,
-     "data, parallel, precision, inference, offload, zero, device", "", "docs/evaluate.md"},
+     "data, parallel, precision, inference, offload, zero, device", kEvaluateExamples,
+     "docs/evaluate.md"},
     {"chat", "chat FOLDER [--system TEXT]", "talk to a model in the terminal", true, kModelSections,
      kChatExamples, "docs/chat.md"},
     {"serve", "serve FOLDER [--port 8000] [--api-key-file FILE]",

@@ -1,7 +1,6 @@
 // What `trireme evaluate` measures, of one model; the parts of the command.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -9,32 +8,8 @@
 
 #include "recipes/commands/opened_model.h"
 #include "recipes/commands/task_items.h"
-#include "recipes/report/console.h"
 
 namespace trireme {
-
-// Of one measurement: rank 0 shows a bar on a live terminal, and nothing elsewhere.
-class ScoreProgress {
- public:
-  // `all`: how many `what` ("windows") there are.
-  ScoreProgress(const Process& process, const OpenedModel& model, std::int64_t all,
-                const char* what);
-  // Before the next batch. Collective: Error, on all ranks, if a signal asked any to end.
-  void at(std::int64_t done);
-
- private:
-  const Process& process_;
-  const OpenedModel& model_;
-  std::int64_t all_;
-  const char* what_;
-  std::optional<Console> console_;  // rank 0's
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-};
-
-// Scored texts in batches, longest first; scores in the order given. Collective; all ranks get all.
-// Each text must fit: ids.size() - 1 <= batch.sequence.
-std::vector<SampleScore> score_texts(const Process& process, const OpenedModel& model,
-                                     const std::vector<ScoredText>& texts);
 
 struct TextOptions {
   std::int64_t stride = 0;  // 0: that of disjoint windows
@@ -49,8 +24,8 @@ struct TextResult {
   double nats = 0;                    // sum over scored tokens
   double seconds = 0;
 };
-// Makes the work that measures data.text or data.tokens of the source's recipe and fills `result`,
-// which must outlive it.
+// Makes the work of world rank 0, which the others follow (follow_scores): it measures data.text or
+// data.tokens of the source's recipe and fills `result`, which must outlive it.
 ModelWork text_work(Process& process, const ModelSource& source, const TextOptions& options,
                     TextResult& result);
 

@@ -1,7 +1,7 @@
 // trireme evaluate FOLDER --data.text=FILE|--data.tokens=FILE [--stride N]
 // trireme evaluate FOLDER --task lambada|choice FILE.jsonl
 // [--section.key=value ...] [--json]: how well a run's newest checkpoint, or a Hugging Face model,
-// foresees a text, or answers questions.
+// foresees a text, or answers questions. Under mpirun the first process reads and tells.
 #include <algorithm>
 #include <cmath>
 #include <ostream>
@@ -9,6 +9,7 @@
 #include "framework/base/error.h"
 #include "recipes/cli/values.h"
 #include "recipes/commands/evaluate.h"
+#include "recipes/commands/score_batches.h"
 #include "recipes/report/numbers.h"
 #include "recipes/report/printable.h"
 
@@ -150,15 +151,29 @@ void expect_decoder(const ModelSource& source) {
       "  trireme evaluate FOLDER --task lambada|choice FILE.jsonl [--json]");
 }
 
+// What `prepare` makes leads all ranks. Only the process of rank 0, which tells the result, calls
+// it.
+template <typename Prepare>
+Place measure(Process& process, const CommandLine& line, const Prepare& prepare) {
+  Place place;
+  open_model(process, line, line.names[0], [&](const ModelSource& source) -> ModelWork {
+    expect_decoder(source);
+    place = {source.place, source.step};
+    const ModelWork lead = leads(process) ? prepare(source) : ModelWork();
+    return [&process, lead](const OpenedModel& model) {
+      model.mesh.world().rank() == 0 ? lead(model) : follow_scores(process, model);
+    };
+  });
+  return place;
+}
+
 void evaluate_text(Process& process, const CommandLine& line) {
   const TextOptions options{.stride = stride_of(line), .loss_on = gives(line, "data.loss_on")};
   TextResult result;
-  Place place;
-  open_model(process, line, line.names[0], [&](const ModelSource& source) {
-    expect_decoder(source);
-    place = {source.place, source.step};
+  const Place place = measure(process, line, [&](const ModelSource& source) {
     return text_work(process, source, options, result);
   });
+  if (!leads(process)) return;
   process.out << (line.options.contains("json") ? text_json(place, given_text(line), result)
                                                 : text_table(place, given_text(line), result));
 }
@@ -166,12 +181,10 @@ void evaluate_text(Process& process, const CommandLine& line) {
 void evaluate_task(Process& process, const CommandLine& line) {
   const Task task = task_named(line.options.at("task"));
   TaskResult result;
-  Place place;
-  open_model(process, line, line.names[0], [&](const ModelSource& source) {
-    expect_decoder(source);
-    place = {source.place, source.step};
+  const Place place = measure(process, line, [&](const ModelSource& source) {
     return task_work(process, source, task, line.names[1], result);
   });
+  if (!leads(process)) return;
   tell_too_long(process, result);
   process.out << (line.options.contains("json") ? task_json(place, line.names[1], task, result)
                                                 : task_table(place, line.names[1], task, result));

@@ -5,6 +5,7 @@
 
 #include "framework/base/error.h"
 #include "recipes/commands/evaluate.h"
+#include "recipes/commands/score_batches.h"
 
 namespace trireme {
 
@@ -17,18 +18,19 @@ std::int64_t rounded_up(std::int64_t value, std::int64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-void fill_texts(const std::vector<const ScoredText*>& texts, std::int64_t tokens,
-                std::int64_t first, std::int64_t count, std::vector<std::int32_t>& ids,
-                std::vector<std::int32_t>& labels) {
-  ids.assign(static_cast<std::size_t>(count * tokens), 0);
-  labels.assign(ids.size(), -1);
-  for (std::int64_t i = 0; i < count; ++i) {
-    const ScoredText& text = *texts[static_cast<std::size_t>(first + i)];
-    const std::size_t row = static_cast<std::size_t>(i * tokens);
-    std::copy(text.ids.begin(), text.ids.end() - 1, ids.begin() + static_cast<std::ptrdiff_t>(row));
-    for (std::size_t at = text.first; at < text.ids.size(); ++at)
-      labels[row + at - 1] = text.ids[at];
+ScoreBatch batch_of(const std::vector<const ScoredText*>& texts, std::int64_t tokens) {
+  ScoreBatch batch{.samples = std::ssize(texts), .tokens = tokens};
+  batch.ids.assign(static_cast<std::size_t>(batch.samples * tokens), 0);
+  batch.labels.assign(batch.ids.size(), -1);
+  std::size_t row = 0;
+  for (const ScoredText* text : texts) {
+    std::copy(text->ids.begin(), text->ids.end() - 1,
+              batch.ids.begin() + static_cast<std::ptrdiff_t>(row));
+    for (std::size_t at = text->first; at < text->ids.size(); ++at)
+      batch.labels[row + at - 1] = text->ids[at];
+    row += static_cast<std::size_t>(tokens);
   }
+  return batch;
 }
 
 // A question that fits, and where its answers stand among all texts.
@@ -99,8 +101,7 @@ void count_answers(const Questions& questions, const std::vector<SampleScore>& s
   }
 }
 
-}  // namespace
-
+// Longest first; scores in the order given.
 std::vector<SampleScore> score_texts(const Process& process, const OpenedModel& model,
                                      const std::vector<ScoredText>& texts) {
   const Recipe& recipe = model.source.recipe;
@@ -110,26 +111,24 @@ std::vector<SampleScore> score_texts(const Process& process, const OpenedModel& 
     return texts[a].ids.size() > texts[b].ids.size();
   });
   std::vector<SampleScore> scores(texts.size());
-  ScoreProgress progress(process, model, std::ssize(texts), "texts");
+  ScoreLeader leader(process, model, std::ssize(texts), "texts");
   for (std::size_t done = 0; done < texts.size();) {
-    progress.at(static_cast<std::int64_t>(done));
     const std::int64_t longest = std::ssize(texts[order[done]].ids) - 1;
     const std::int64_t tokens =
         std::min(recipe.batch.sequence, rounded_up(longest, kLengthStep * recipe.parallel.tensor));
     const std::int64_t at_once = recipe.parallel.data * kMicrosAtOnce *
                                  (recipe.batch.micro * recipe.batch.sequence / tokens);
-    std::vector<const ScoredText*> batch;
-    for (std::size_t i = done; i < texts.size() && std::ssize(batch) < at_once; ++i)
-      batch.push_back(&texts[order[i]]);
-    const std::vector<SampleScore> some =
-        model.engine.score(std::ssize(batch), tokens,
-                           [&](std::int64_t first, std::int64_t count, auto& ids, auto& labels) {
-                             fill_texts(batch, tokens, first, count, ids, labels);
-                           });
-    for (const SampleScore& score : some) scores[order[done++]] = score;
+    std::vector<const ScoredText*> some;
+    for (std::size_t i = done; i < texts.size() && std::ssize(some) < at_once; ++i)
+      some.push_back(&texts[order[i]]);
+    for (const SampleScore& score : leader.score(batch_of(some, tokens)))
+      scores[order[done++]] = score;
   }
+  leader.end();
   return scores;
 }
+
+}  // namespace
 
 ModelWork task_work(Process& process, const ModelSource& source, Task task, const std::string& file,
                     TaskResult& result) {
@@ -141,9 +140,8 @@ ModelWork task_work(Process& process, const ModelSource& source, Task task, cons
   result.scored = std::ssize(questions->all);
   return [&process, &result, questions, task](const OpenedModel& model) {
     const auto begin = std::chrono::steady_clock::now();
-    const std::vector<SampleScore> scores = score_texts(process, model, questions->texts);
-    if (model.mesh.world().rank() != 0) return;
-    count_answers(*questions, scores, task == Task::kChoice, result);
+    count_answers(*questions, score_texts(process, model, questions->texts), task == Task::kChoice,
+                  result);
     result.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   };

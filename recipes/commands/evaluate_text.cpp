@@ -5,10 +5,9 @@
 
 #include "framework/base/error.h"
 #include "recipes/commands/evaluate.h"
+#include "recipes/commands/score_batches.h"
 #include "recipes/commands/score_windows.h"
 #include "recipes/commands/scored_tokens.h"
-#include "recipes/report/numbers.h"
-#include "recipes/train/gather.h"
 
 namespace trireme {
 
@@ -48,57 +47,24 @@ void fill_starts(const ScoredTokens& tokens, const ScoreWindows& windows, std::i
   }
 }
 
-SampleSource samples_from(const ScoredTokens& tokens, const ScoreWindows& windows,
-                          std::int64_t done) {
-  const auto fill = [&tokens, windows, done](std::int64_t first, std::int64_t samples, auto& ids,
-                                             auto& labels) {
-    fill_windows(tokens, windows, done + first, samples, ids, labels);
-  };
-  if (!tokens.apart()) return fill;
-  return {fill, [&tokens, windows, done](std::int64_t first, std::int64_t samples, auto& starts) {
-            fill_starts(tokens, windows, done + first, samples, starts);
-          }};
-}
-
 void measure(const Process& process, const OpenedModel& model, const ScoredTokens& tokens,
              const ScoreWindows& windows, TextResult& result) {
   const auto begin = std::chrono::steady_clock::now();
   const Recipe& recipe = model.source.recipe;
   const std::int64_t at_once = recipe.parallel.data * recipe.batch.micro * kMicrosAtOnce;
-  double nats = 0;
-  ScoreProgress progress(process, model, windows.count(), "windows");
+  ScoreLeader leader(process, model, windows.count(), "windows");
   for (std::int64_t done = 0; done < windows.count(); done += at_once) {
-    progress.at(done);
-    const std::int64_t count = std::min(at_once, windows.count() - done);
-    const auto scores =
-        model.engine.score(count, windows.window, samples_from(tokens, windows, done));
-    for (const SampleScore& score : scores) nats += score.loss;
+    ScoreBatch batch{.samples = std::min(at_once, windows.count() - done),
+                     .tokens = windows.window};
+    fill_windows(tokens, windows, done, batch.samples, batch.ids, batch.labels);
+    if (tokens.apart()) fill_starts(tokens, windows, done, batch.samples, batch.starts);
+    for (const SampleScore& score : leader.score(std::move(batch))) result.nats += score.loss;
   }
-  if (model.mesh.world().rank() != 0) return;
-  result.nats = nats;
+  leader.end();
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 }  // namespace
-
-ScoreProgress::ScoreProgress(const Process& process, const OpenedModel& model, std::int64_t all,
-                             const char* what)
-    : process_(process), model_(model), all_(all), what_(what) {
-  if (model.mesh.world().rank() == 0) console_.emplace(process.err, process.terminal, nullptr);
-}
-
-void ScoreProgress::at(std::int64_t done) {
-  const double asked = process_.signals.load() > 0 ? 1 : 0;
-  const double any =
-      reduce_values(model_.mesh.world(), model_.backend, {asked}, ReduceOp::kMax).front();
-  check(any == 0, "evaluate: ended by a signal after ", done, " of ", all_, " ", what_);
-  if (!console_ || done == 0) return;
-  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin_;
-  const double left = spent.count() * static_cast<double>(all_ - done) / static_cast<double>(done);
-  console_->bar(
-      done, all_,
-      join(grouped(done), " of ", grouped(all_), " ", what_, ", eta ", duration_text(left)));
-}
 
 ModelWork text_work(Process& process, const ModelSource& source, const TextOptions& options,
                     TextResult& result) {

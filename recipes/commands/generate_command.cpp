@@ -43,7 +43,7 @@ void read_prompt(Process& process, const CommandLine& line, GenerateWishes& wish
     throw UsageError(join(path == "-" ? "standard input" : path, " is empty: there is no prompt"));
 }
 
-void read_lines_options(Process& process, const CommandLine& line, GenerateWishes& wishes) {
+void read_lines_options(const CommandLine& line, GenerateWishes& wishes) {
   wishes.input = line.options.at("input");
   for (const char* name : {"prompt", "prompt-file", "chat", "json"})
     if (line.options.contains(name))
@@ -51,10 +51,6 @@ void read_lines_options(Process& process, const CommandLine& line, GenerateWishe
                             ": the lines of --input say what is asked; \"prompt\" "
                             "is continued, \"messages\" are answered, both as JSON"));
   if (line.names.size() == 2) throw UsageError("generate: - is --input - where lines are read");
-  if (process.under_launcher)
-    throw UsageError(
-        "--input: lines are answered by ranks that are threads of one process; start it without a "
-        "launcher, with the same flags (--parallel.tensor=2, ...), or serve under the launcher");
   if (line.options.contains("output")) wishes.output = line.options.at("output");
   wishes.skip_bad = line.options.contains("skip-bad");
   wishes.resume = line.options.contains("resume");
@@ -94,7 +90,7 @@ GenerateWishes generate_wishes(Process& process, const CommandLine& line) {
   const bool lines = line.options.contains("input");
   only_with(line, {"output", "skip-bad", "resume", "overwrite", "max-num-seqs"}, lines);
   if (lines) {
-    read_lines_options(process, line, wishes);
+    read_lines_options(line, wishes);
     return wishes;
   }
   wishes.chat = line.options.contains("chat");

@@ -2,7 +2,8 @@
 //
 // All lines are read and checked before the weights are: what is wrong with one is told at once.
 // Answers are written in the order of the lines, into OUT.partial, which becomes OUT when all are
-// there; --resume goes on behind what a run that was interrupted left of it.
+// there; --resume goes on behind what a run that was interrupted left of it. Under a launcher the
+// process of rank 0 does all of that, the others are ranks and nothing else.
 #include <algorithm>
 #include <chrono>
 #include <ostream>
@@ -91,6 +92,28 @@ struct InputLine {
   std::int64_t number = 0;  // of the file, from 1
 };
 
+TextEngineWishes engine_wishes(const GenerateWishes& wishes) {
+  return {.sequences = wishes.sequences, .kv_bytes = wishes.kv_bytes};
+}
+
+CacheWish cache_wish(const GenerateWishes& wishes) {
+  return {.bytes = wishes.kv_bytes, .whole = true, .texts = wishes.sequences};
+}
+
+// The part of a process that has not rank 0.
+void follow_lines(Process& process, const CommandLine& line, const GenerateWishes& wishes) {
+  std::optional<ServedModel> model;
+  open_model(
+      process, line, wishes.folder,
+      [&](const ModelSource& source) {
+        model.emplace(served_model(process.files, source, folder_name(wishes.folder)));
+        return [&](const OpenedModel& opened) {
+          with_text_engine(opened, *model, engine_wishes(wishes), {});
+        };
+      },
+      cache_wish(wishes));
+}
+
 class LinesMaker {
  public:
   LinesMaker(Process& process, const GenerateWishes& wishes)
@@ -116,9 +139,7 @@ class LinesMaker {
     read_lines();
     skip_done();
     return [this](const OpenedModel& opened) {
-      if (next_ == lines_.size()) return;
-      with_text_engine(opened, *model_,
-                       {.sequences = wishes_.sequences, .kv_bytes = wishes_.kv_bytes},
+      with_text_engine(opened, *model_, engine_wishes(wishes_),
                        [&](const TextEngine& text) { work(text); });
     };
   }
@@ -194,6 +215,7 @@ class LinesMaker {
   }
 
   void work(const TextEngine& text) {
+    if (next_ == lines_.size()) return;
     begun_ = now();
     while (written_ < std::ssize(lines_)) {
       if (process_.signals.load() > 0) return;
@@ -258,14 +280,19 @@ class LinesMaker {
 }  // namespace
 
 int generate_lines(Process& process, const CommandLine& line, const GenerateWishes& wishes) {
+  if (!leads(process)) {
+    follow_lines(process, line, wishes);
+    return 0;
+  }
   GenerateWishes own = wishes;
   LinesMaker maker(process, own);
-  open_model(process, line, wishes.folder,
-             [&](const ModelSource& source) {
-               use_defaults(source.drawing, line, own.settings.sampling);
-               return maker.prepare(source);
-             },
-             {.bytes = wishes.kv_bytes, .whole = true, .texts = wishes.sequences});
+  open_model(
+      process, line, wishes.folder,
+      [&](const ModelSource& source) {
+        use_defaults(source.drawing, line, own.settings.sampling);
+        return maker.prepare(source);
+      },
+      cache_wish(wishes));
   return maker.finish();
 }
 

@@ -306,11 +306,6 @@ bool leads(Process& process) { return !process.under_launcher || process.mpi().r
 void open_model(Process& process, const CommandLine& line, const std::string& folder,
                 const std::function<ModelWork(const ModelSource&)>& prepare,
                 const CacheWish& cache) {
-  if (process.under_launcher && line.command == "evaluate")
-    throw UsageError(
-        "evaluate: its ranks are threads of one process; start it without a launcher, with the "
-        "same flags (--parallel.tensor=2, ...). Under a launcher run train, serve, chat, generate "
-        "and bench");
   if (process.files.exists(path_join(folder, "config.json"))) {
     const HfModel model = hf_model_of(process.files, folder);
     ModelSource source =

@@ -1,5 +1,4 @@
-// trireme generate and bench as ranks of mpirun: rank 0 speaks, in the words of one rank; what only
-// runs in one process says so.
+// trireme generate, chat and bench as ranks of mpirun: rank 0 speaks, in the words of one rank.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -61,16 +60,44 @@ TEST_F(MpiGenerate, AChatIsReadByRankZero) {
   }
 }
 
-TEST_F(MpiGenerate, WhatRunsInOneProcessSaysWhatToDo) {
-  const Words commands[] = {{"evaluate", run_->folder(), "--data.text=" + run_->text()},
-                            {"generate", run_->folder(), "--input=" + run_->text()}};
-  for (Words words : commands) {
-    words.push_back("--parallel.tensor=2");
-    const ProgramEnd end = command(2, words);
-    EXPECT_EQ(end.code, 2) << words[0];
-    EXPECT_NE(end.err.find("without a launcher, with the same flags"), std::string::npos)
-        << end.err;
+// Only the process of rank 0 reads lines and writes answers.
+TEST_F(MpiGenerate, LinesAreAnsweredAsByOneRank) {
+  const std::string lines = *run_ / "lines.jsonl";
+  write_file(
+      lines,
+      "{\"prompt\": \"ab\", \"max_tokens\": 5, \"id\": 7}\n\n"
+      "{\"prompt\": \"b a\", \"max_tokens\": 3}\n{\"prompt\": \"cd ab\", \"max_tokens\": 1}\n");
+  const Words asked = {"generate", run_->folder(), "--input", lines, "--temperature=0"};
+  const ProgramEnd alone = command(1, asked);
+  ASSERT_EQ(alone.code, 0) << alone.err;
+  ASSERT_EQ(lines_of(alone.out).size(), 3u) << alone.out;
+  for (const char* layout : {"--parallel.tensor=2", "--parallel.pipeline=2", "--parallel.data=2"}) {
+    Words words = asked;
+    words.emplace_back(layout);
+    EXPECT_EQ(command(2, words).out, alone.out) << layout;
+    words[3] = "-";
+    EXPECT_EQ(command(2, words, lines).out, alone.out) << layout;
   }
+  Words words = asked;
+  words.insert(words.end(), {"--parallel.data=2", "--output", *run_ / "answers.jsonl"});
+  EXPECT_EQ(command(2, words).code, 0);
+  EXPECT_EQ(text_of_file(*run_ / "answers.jsonl"), alone.out);
+  const ProgramEnd again = command(2, words);
+  EXPECT_EQ(again.code, 2);
+  EXPECT_NE(again.err.find("--overwrite replaces it"), std::string::npos) << again.err;
+  // All was answered before it was interrupted: nothing is left to run.
+  write_file(*run_ / "whole.jsonl.partial", alone.out);
+  words.back() = *run_ / "whole.jsonl";
+  words.emplace_back("--resume");
+  const ProgramEnd end = command(2, words);
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_EQ(text_of_file(*run_ / "whole.jsonl"), alone.out);
+}
+
+TEST_F(MpiGenerate, StandardInputOfSeveralProcessesIsNoPrompt) {
+  const ProgramEnd end = command(2, {"generate", run_->folder(), "-", "--parallel.tensor=2"});
+  EXPECT_EQ(end.code, 2);
+  EXPECT_NE(end.err.find("give --prompt-file FILE"), std::string::npos) << end.err;
 }
 
 }  // namespace
