@@ -2,6 +2,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -60,19 +62,28 @@ int terminal_columns() {
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-// Several rank processes on one machine must not spin while they wait. libgomp reads its
-// environment before main, so the program starts itself again, once, before MPI is touched.
-void wait_passively_beside_other_processes(const std::map<std::string, std::string>& variables,
-                                           char** argv) {
-  const auto value = [&](const char* name) {
-    const auto it = variables.find(name);
-    return it == variables.end() ? std::string() : it->second;
-  };
-  const std::string local = value("OMPI_COMM_WORLD_LOCAL_SIZE") + value("MPI_LOCALNRANKS") +
-                            value("SLURM_NTASKS_PER_NODE");
-  if (local.empty() || local == "1") return;
-  if (!value("OMP_WAIT_POLICY").empty() || !value("GOMP_SPINCOUNT").empty()) return;
-  setenv("OMP_WAIT_POLICY", "passive", 1);
+// Whether ranks share this machine as processes.
+bool beside_other_processes(const std::map<std::string, std::string>& variables) {
+  std::string local;
+  for (const char* name :
+       {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"})
+    if (const auto it = variables.find(name); it != variables.end()) local += it->second;
+  return !local.empty() && local != "1";
+}
+
+// How threads of a team wait for each other. Rank processes of one machine must not spin at all. A
+// process that is alone spins for less than a millisecond: libgomp's 300,000 rounds are several,
+// and where others want the cores, too, most of its time goes there. libgomp reads its environment
+// before main, so the program starts itself again, once, before MPI is touched.
+void set_waits(const std::map<std::string, std::string>& variables, char** argv) {
+  constexpr const char* kRounds = "5000";
+  const std::string command = argv[0] != nullptr && argv[1] != nullptr ? argv[1] : "";
+  constexpr std::array<std::string_view, 6> kComputing{"train", "generate", "evaluate",
+                                                       "chat",  "serve",    "bench"};
+  if (std::find(kComputing.begin(), kComputing.end(), command) == kComputing.end()) return;
+  if (variables.contains("OMP_WAIT_POLICY") || variables.contains("GOMP_SPINCOUNT")) return;
+  beside_other_processes(variables) ? setenv("OMP_WAIT_POLICY", "passive", 1)
+                                    : setenv("GOMP_SPINCOUNT", kRounds, 1);
   execv("/proc/self/exe", argv);  // on failure: go on, only slower
 }
 
@@ -143,7 +154,7 @@ int run_program(int argc, char** argv) {
     return it == variables.end() ? nullptr : it->second.c_str();
   };
   const bool launched = under_launcher(lookup);
-  if (launched) wait_passively_beside_other_processes(variables, argv);
+  set_waits(variables, argv);
 
   struct sigaction action {};
   action.sa_handler = launched ? on_signal : on_signal_spoken;

@@ -53,6 +53,28 @@ TEST_F(ServeProgram, SaysWhatGenerateSaysUnderEveryLayout) {
   }
 }
 
+// The environment that the program gave itself, once it listens.
+std::string environment_of(const Words& words, const std::map<std::string, std::string>& given) {
+  StartedProgram server(command(words), {.environment = given});
+  EXPECT_TRUE(server.wait_until([&] { return served_port(server.err_so_far()) > 0; }));
+  const std::string all = text_of_file("/proc/" + std::to_string(server.pid()) + "/environ") + '\0';
+  server.signal(SIGTERM);
+  EXPECT_EQ(server.end().code, 0);
+  return std::string(1, '\0') + all;
+}
+
+// Threads of a team that wait spin shortly, unless the user says how.
+TEST_F(ServeProgram, WaitsThatSpinAreShort) {
+  using namespace std::string_literals;
+  const Words words = {"serve", run_->folder(), "--port=0"};
+  const auto has = [](const std::string& all, const std::string& entry) {
+    return all.find("\0"s + entry) != std::string::npos;
+  };
+  EXPECT_TRUE(has(environment_of(words, {}), "GOMP_SPINCOUNT=5000\0"s));
+  EXPECT_TRUE(has(environment_of(words, {{"GOMP_SPINCOUNT", "7"}}), "GOMP_SPINCOUNT=7\0"s));
+  EXPECT_FALSE(has(environment_of(words, {{"OMP_WAIT_POLICY", "active"}}), "GOMP_SPINCOUNT="));
+}
+
 // 64 clients at a time: nobody is refused, everybody hears the same.
 TEST_F(ServeProgram, ManyClientsAreAllAnswered) {
   ServedProgram server(run_->folder(), {});
