@@ -1,5 +1,8 @@
 #include "recipes/api/api_metrics.h"
 
+#include <functional>
+#include <numeric>
+
 #include "framework/base/error.h"
 #include "recipes/serve/stream_bench.h"
 
@@ -61,6 +64,10 @@ ApiMetrics::ApiMetrics()
       decode_(kSeconds),
       prompt_tokens_(kTokens),
       output_tokens_(kTokens) {}
+
+std::int64_t ApiMetrics::under_way() const {
+  return std::accumulate(ended_.begin(), ended_.end(), submitted_, std::minus<>());
+}
 
 void ApiMetrics::heard(const GenerationEvent& event, ChoiceTimes& times) {
   if (!event.tokens.empty()) {

@@ -39,6 +39,7 @@ class ApiMetrics {
  public:
   ApiMetrics();
   void submitted(int choices) { submitted_ += choices; }
+  std::int64_t under_way() const;  // submitted and not ended
   // An event of a choice.
   void heard(const GenerationEvent& event, ChoiceTimes& times);
   std::string text(const std::string& model, const ServeStats& engine,

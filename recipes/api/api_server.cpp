@@ -143,6 +143,7 @@ struct ApiServer::Exchange {
   Reply reply;
   ApiAnswer answer;
   bool streams = false, over = false;  // over: nothing more is said
+  bool deserted = false;               // its client has left
   std::size_t left = 0;                // prompts without their end
   std::vector<std::uint64_t> numbers = {};
   std::map<std::pair<std::size_t, int>, ChoiceTimes> times = {};
@@ -195,14 +196,30 @@ void ApiServer::finish() {
 
 void ApiServer::tick() {
   const double now = http_options_.clock();
-  if (!draining_ && options_.asked_to_end && options_.asked_to_end()) {
-    draining_ = true;
-    drain_began_ = now;
-  }
+  if (!draining_ && options_.asked_to_end && options_.asked_to_end()) drain(now);
   if (!draining_) return;
   std::scoped_lock lock(mutex_);
   if (!engine_ || now - drain_began_ > options_.drain_seconds) stop_ = true;
   if (engine_ && active_ == 0) engine_->close();
+}
+
+void ApiServer::drain(double now) {
+  draining_ = true;
+  drain_began_ = now;
+  if (!options_.drains) return;
+  const std::int64_t all = metrics_.under_way();
+  DrainBegin begin{.reading = reading_};
+  {
+    std::scoped_lock lock(mutex_);
+    if (engine_) begin.running = std::min(all, engine_->stats().running);
+  }
+  begin.waiting = all - begin.running;
+  options_.drains(begin);
+}
+
+void ApiServer::count_end(const Exchange& exchange, FinishReason reason) {
+  const bool whole = reason == FinishReason::kStop || reason == FinishReason::kLength;
+  ++(exchange.deserted ? drained_.left : whole ? drained_.finished : drained_.cut);
 }
 
 void ApiServer::handle(const HttpRequest& request, const Reply& reply) {
@@ -318,6 +335,7 @@ void ApiServer::post_route(const HttpRequest& request, const Reply& reply) {
         429, join("the server is overloaded: ", options_.reading, " requests wait to be read"), {},
         "overloaded");
   ++active_;
+  ++reading_;
 }
 
 // On the worker's thread.
@@ -347,6 +365,7 @@ void ApiServer::read(Reading& r) {
 void ApiServer::was_read(const std::shared_ptr<Reading>& reading) {
   Reading& r = *reading;
   --active_;
+  --reading_;
   if (r.gone) return;
   answered(*r.reply, [&] {
     if (r.response) return r.reply->send(*r.response);
@@ -388,7 +407,10 @@ void ApiServer::generate(Reading& r) {
       exchange->times[{i, choice}].begun = r.begun;
   exchange->numbers.reserve(request.prompts.size());
   const Reply reply = r.reply;
-  reply->when_gone([this, exchange] { cancel(*exchange); });
+  reply->when_gone([this, exchange] {
+    exchange->deserted = true;
+    cancel(*exchange);
+  });
   reply->when_full([this, exchange](bool full) { pause(*exchange, full); });
   submit(exchange, request);
   ++active_;
@@ -455,6 +477,7 @@ void ApiServer::heard(const std::shared_ptr<Exchange>& exchange, std::size_t pro
   Exchange& x = *exchange;
   if (event.last && --x.left == 0) --active_;
   metrics_.heard(event, x.times.at({prompt, event.choice}));
+  if (draining_ && event.finish) count_end(x, *event.finish);
   if (x.over) return;
   const bool failed = event.finish && (*event.finish == FinishReason::kError ||
                                        *event.finish == FinishReason::kCancelled);

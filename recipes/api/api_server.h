@@ -17,6 +17,7 @@
 
 #include "recipes/api/api_metrics.h"
 #include "recipes/api/api_request.h"
+#include "recipes/api/drain.h"
 #include "recipes/api/worker.h"
 #include "recipes/http/http_server.h"
 
@@ -32,6 +33,8 @@ struct ApiOptions {
   std::int64_t now = 0;                 // seconds since 1970; 0: the wall clock
   // Asked every 50 ms by the thread of run(): true begins to drain.
   std::function<bool()> asked_to_end = {};
+  // Told by the thread of run() when it begins to drain.
+  std::function<void(const DrainBegin&)> drains = {};
 };
 
 class ApiServer {
@@ -53,6 +56,8 @@ class ApiServer {
   const std::atomic<bool>& stop() const { return stop_; }
   // Any thread: the end of run().
   void finish();
+  // What became of the answers that drain() found or that came behind; after run().
+  const DrainEnd& drained() const { return drained_; }
 
  private:
   struct Exchange;
@@ -79,14 +84,18 @@ class ApiServer {
   void cancel(Exchange& exchange) noexcept;
   void pause(const Exchange& exchange, bool paused);
   void tick();
+  void drain(double now);
+  void count_end(const Exchange& exchange, FinishReason reason);
 
   HttpOptions http_options_;
   ApiOptions options_;
   ApiMetrics metrics_;
   std::uint64_t requests_ = 0;
-  std::int64_t active_ = 0;  // exchanges that wait for events
+  std::int64_t active_ = 0;   // exchanges that wait for events, and of these
+  std::int64_t reading_ = 0;  // such that are still read
   bool draining_ = false;
   double drain_began_ = 0;
+  DrainEnd drained_;
   std::atomic<bool> stop_{false};
   mutable std::mutex mutex_;
   const ServedModel* model_ = nullptr;

@@ -87,7 +87,12 @@ class Serving {
  public:
   Serving(Process& process, const CommandLine& line)
       : process_(process), line_(line), wanted_(serve_options_of(process, line)) {
-    if (leads(process)) server_.emplace(wanted_.http, wanted_.api);
+    if (!leads(process)) return;
+    wanted_.api.drains = [this](const DrainBegin& begin) {
+      process_.err << join("trireme: ", drain_text(begin, wanted_.api.drain_seconds), "\n")
+                   << std::flush;
+    };
+    server_.emplace(wanted_.http, wanted_.api);
   }
 
   int run() {
@@ -105,7 +110,7 @@ class Serving {
     server_->finish();
     loop.join();
     if (failure) std::rethrow_exception(failure);
-    process_.err << "trireme: all answers are given\n" << std::flush;
+    process_.err << join("trireme: ", drain_text(server_->drained()), "\n") << std::flush;
     return 0;
   }
 
@@ -234,7 +239,7 @@ class Serving {
 
   Process& process_;
   const CommandLine& line_;
-  const ServeWishes wanted_;
+  ServeWishes wanted_;
   std::optional<ApiServer> server_;  // of the process that has rank 0
 };
 

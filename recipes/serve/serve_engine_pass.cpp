@@ -73,6 +73,7 @@ bool ServeEngine::begin_pass(Flight& flight) {
     std::scoped_lock lock(mutex_);
     --queued_;
   }
+  update_stats();  // a pass may take long
   with_model([&] { model_.start(passes); });
   flight.active = true;
   scheduler_.started(flight.rows);

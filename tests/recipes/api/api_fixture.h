@@ -102,9 +102,9 @@ class ApiTest : public ::testing::Test {
     ending_ = true;
     if (passes_.joinable())
       passes_.join();
-    else
+    else if (loop_.joinable())
       server_->finish();
-    loop_.join();
+    if (loop_.joinable()) loop_.join();
     EXPECT_EQ(engine_->stats().free_pages, engine_->stats().pages);
     EXPECT_EQ(engine_->stats().running + engine_->stats().waiting, 0);
   }

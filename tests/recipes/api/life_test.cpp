@@ -153,20 +153,52 @@ TEST_F(ApiTest, AnErrorOfTheModelEndsOneRequest) {
 
 // Row 39: what runs is answered, nothing new is taken, and then it ends.
 TEST_F(ApiTest, TheEndWaitsForAnswers) {
-  start();
+  std::promise<DrainBegin> told;
+  start({.api = {.drains = [&](const DrainBegin& begin) { told.set_value(begin); }},
+         .engine = {.sequences = 1}});
   load();
   close_gate();
-  Client running(port_);
+  Client running(port_), waiting(port_), leaving(port_);
   running.send(post("/v1/completions", kEndless));
   ASSERT_TRUE(running.until("\r\n\r\n"));
+  eventually([&] { return passes_seen_ > 0; }, "it runs");
+  waiting.send(
+      post("/v1/completions", R"({"prompt": "a>", "temperature": 0, "n": 2, "stream": true})"));
+  ASSERT_TRUE(waiting.until("\r\n\r\n"));
+  leaving.send(post("/v1/completions", kEndless));
+  ASSERT_TRUE(leaving.until("\r\n\r\n"));
   ending_ = true;
-  eventually([&] { return ask(port_, get("/ready")).status == 503; }, "it says so");
+  const DrainBegin begin = told.get_future().get();
+  EXPECT_EQ(begin.running, 1);
+  EXPECT_EQ(begin.waiting, 3);
+  EXPECT_EQ(begin.reading, 0);
+  EXPECT_EQ(ask(port_, get("/ready")).status, 503);
   EXPECT_EQ(complete(R"({"prompt": "a>"})").status, 503);
   EXPECT_EQ(ask(port_, get("/health")).status, 200);
+  leaving.close();
+  eventually([&] { return metric("trireme:http_gone_total{model_name=\"stub\"}") == 1; },
+             "it is seen to leave");
   open_gate();
   EXPECT_TRUE(running.until("[DONE]"));
+  EXPECT_TRUE(waiting.until("[DONE]"));
   passes_.join();
   EXPECT_EQ(running.rest().find("\"error\""), std::string::npos);
+  loop_.join();
+  EXPECT_EQ(server_->drained().finished, 3);
+  EXPECT_EQ(server_->drained().cut, 0);
+  EXPECT_EQ(server_->drained().left, 1);
+}
+
+TEST(Drain, IsToldInSentences) {
+  EXPECT_EQ(drain_text(DrainBegin{}, 30), "ending: nothing is under way");
+  EXPECT_EQ(drain_text({.running = 1}, 30),
+            "ending: 1 answer is being written, 0 wait; they have 30 s");
+  EXPECT_EQ(
+      drain_text({.running = 3, .waiting = 1, .reading = 2}, 5),
+      "ending: 3 answers are being written, 1 waits, 2 requests are being read; they have 5 s");
+  EXPECT_EQ(drain_text(DrainEnd{}), "ended: 0 answers were finished");
+  EXPECT_EQ(drain_text({.finished = 1, .cut = 1, .left = 2}),
+            "ended: 1 answer was finished, 1 was cut off, 2 were left by the client");
 }
 
 TEST_F(ApiTest, TheEndDoesNotWaitForEver) {
@@ -185,6 +217,10 @@ TEST_F(ApiTest, TheEndDoesNotWaitForEver) {
   const std::string rest = running.rest();
   EXPECT_NE(rest.find("shutting_down"), std::string::npos) << rest.substr(rest.size() - 300);
   EXPECT_EQ(rest.find("[DONE]"), std::string::npos);
+  passes_.join();
+  loop_.join();
+  EXPECT_EQ(server_->drained().cut, 1);
+  EXPECT_EQ(server_->drained().finished, 0);
 }
 
 // Each line of the text format: a comment, or a name with labels and a number.
