@@ -308,8 +308,10 @@ TEST(ModelRunner, RanksThatHearFromTheLeaderWaitWithoutEnd) {
                 throw;
               }
             const auto runner = lead_passes(parts, 8, 64);
-            for (int i = 0; i < 8 || !(speaks || gone); ++i) {
-              clock = clock + 0.6;
+            // A word goes over three ranks at most, each of which may hold the next one: the clock
+            // of the last of them may go on by four words, less than the timeout, between two.
+            for (int i = 0; i < 24 || !(speaks || gone); ++i) {
+              clock = clock + 0.2;
               if (speaks) runner->idle();
             }
             std::vector<InferenceRows> passes(2);
