@@ -12,10 +12,11 @@ std::vector<Key> training_keys() {
        .initial = "auto",
        .values = {"auto", "f32", "bf16", "f16", "f64"},
        .common = true,
-       .help = "Format of matrices and activations; auto: bf16 where the CPU multiplies it fast "
-               "or weights are quantized, else f32; 16 bits that it does not multiply are stored, "
-               "and computed in f32; f64 "
-               "on the reference device only."},
+       .help =
+           "Format of matrices and activations; auto: bf16 where the CPU multiplies it fast, "
+           "weights are quantized, or bf16 files are streamed from disk, else f32; 16 bits that "
+           "it does not multiply are stored, and computed in f32; f64 "
+           "on the reference device only."},
       {.section = "precision",
        .name = "gradients",
        .type = KeyType::kChoice,

@@ -1,7 +1,8 @@
 // The few vector operations that compilers cannot write from plain expressions, for the instruction
 // set of the build: AVX-512, AVX2 + FMA, or anything else (slow, but the same semantics).
 //
-// The width follows the build's -march; nothing else in the backend asks for the instruction set.
+// The width follows the build's -march. Beside this file only products of bytes (byte_sums.h), of
+// bf16 pairs and of matrix tiles ask for the instruction set.
 // `n` of a partial load or store is in [0, kLanes]; missing lanes read as zero and are not written.
 #pragma once
 
