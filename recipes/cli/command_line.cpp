@@ -9,6 +9,12 @@
 namespace trireme {
 namespace {
 
+bool is_named(const Option& option, const std::string& word) {
+  if (word.empty()) return false;
+  const std::string names = join(" ", option.name, " ", option.also, " ");
+  return names.find(join(" ", word, " ")) != std::string::npos;
+}
+
 class Splitter {
  public:
   Splitter(const std::vector<std::string>& arguments, const std::vector<Option>& options)
@@ -54,7 +60,7 @@ class Splitter {
     std::optional<std::string> value;
     if (equals != std::string::npos) value = text.substr(equals + 1);
     auto option = std::find_if(options_.begin(), options_.end(),
-                               [&](const Option& known) { return known.name == word; });
+                               [&](const Option& known) { return is_named(known, word); });
     if (word == "help")
       help(value);
     else if (option != options_.end())
@@ -67,12 +73,15 @@ class Splitter {
     if (option.takes_value && !value) value = next();
     if (option.takes_value && !value)
       throw UsageError(
-          join("--", option.name, " needs a value",
-               at_ + 1 < arguments_.size() ? "; one that begins with -- is given as --" : "",
-               at_ + 1 < arguments_.size() ? join(option.name, "=VALUE") : ""));
+          join(dashed(option.name), " needs a value",
+               at_ + 1 < arguments_.size()
+                   ? join("; one that begins with -- is given as ", dashed(option.name), "=VALUE")
+                   : ""));
     if (!option.takes_value && value)
-      throw UsageError(join("--", option.name, " takes no value, got ", *value));
-    line_.options[std::string(option.name)] = value.value_or("");
+      throw UsageError(join(dashed(option.name), " takes no value, got ", *value));
+    if (!option.key.empty()) return line_.flags.push_back({std::string(option.key), value});
+    const auto [at, fresh] = line_.options.try_emplace(std::string(option.name));
+    at->second = join(fresh || !option.list ? "" : at->second + ",", value.value_or(""));
   }
 
   std::optional<std::string> next_for(const Key* key) {
@@ -90,6 +99,8 @@ class Splitter {
 };
 
 }  // namespace
+
+std::string dashed(std::string_view name) { return join(name.size() == 1 ? "-" : "--", name); }
 
 CommandLine split_command_line(const std::vector<std::string>& arguments,
                                const std::vector<Option>& options) {

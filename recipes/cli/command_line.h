@@ -32,7 +32,13 @@ struct Option {
   bool takes_value = false;     // "--name value" or "--name=value"
   std::string_view value = {};  // what stands for the value in help: "FILE"
   std::string_view help = {};   // with the default in brackets
+  std::string_view also = {};   // its other names, with blanks between them
+  std::string_view key = {};    // it is short for this recipe key, and becomes its flag
+  bool list = false;            // given again, the values are joined by commas
 };
+
+// As it is typed: -o, --prompt.
+std::string dashed(std::string_view name);
 
 struct CommandLine {
   std::string command;             // "" if there is none

@@ -124,8 +124,9 @@ std::string search(const std::string& word) {
 
 std::string option_help(const Option& option) {
   constexpr std::size_t kColumn = 32;
-  const std::string dashes = option.name.size() == 1 ? "-" : "--";
-  std::string flag = join("  ", dashes, option.name, option.takes_value ? " " : "", option.value);
+  const std::string_view other = option.also.substr(0, option.also.find(' '));
+  std::string flag = join("  ", other.size() == 1 ? join(dashed(other), ", ") : std::string(),
+                          dashed(option.name), option.takes_value ? " " : "", option.value);
   return beside(flag, kColumn, std::string(option.help));
 }
 

@@ -1,7 +1,9 @@
 // trireme bench FOLDER [--pp 512] [--tg 128] [--batch 1] [--depth 0] [--repeat 5]
 // [-o md|json|jsonl|csv] [--section.key=value ...]: the tests of llama-bench on a model, in its
-// columns.
+// columns. A row is told when its test is done; a signal ends it after the pass under way, with
+// 130.
 #include <ctime>
+#include <optional>
 #include <ostream>
 
 #include "framework/base/error.h"
@@ -23,6 +25,7 @@ struct Wanted {
   int repeats = 5;
 };
 
+constexpr int kInterrupted = 130;
 constexpr std::int64_t kLongest = 1 << 24, kMostAtOnce = 65536;
 
 // Whole numbers, separated by commas.
@@ -98,6 +101,117 @@ std::string time_now() {
   return text;
 }
 
+// A model's tests, on all of its ranks; world rank 0 tells what they give, row by row.
+class Bench {
+ public:
+  Bench(Process& process, const CommandLine& line)
+      : process_(process), line_(line), wanted_(wanted_of(line)), format_(format_of(line)) {}
+
+  int run() {
+    try {
+      open_model(
+          process_, line_, line_.names[0],
+          [&](const ModelSource& source) {
+            prepare(source);
+            return [&](const OpenedModel& model) { work(model); };
+          },
+          cache_of(wanted_));
+    } catch (...) {
+      tell_end();
+      throw;
+    }
+    tell_end();
+    if (!leads(process_) || whole_) return 0;
+    const auto all = std::ssize(wanted_.tests);
+    process_.err << join("trireme: bench: ended by a signal after ", done_, " of ", all,
+                         all == 1 ? " test" : " tests",
+                         done_ == all ? "; the stream of weights was not measured" : "", "\n");
+    return kInterrupted;
+  }
+
+ private:
+  // Before any rank starts.
+  void prepare(const ModelSource& source) {
+    const Recipe& r = source.recipe;
+    told_ = {.name = folder_name(line_.names[0]),
+             .family = r.model.family,
+             .compute = r.inference.weights == "full"
+                            ? r.precision.compute
+                            : join(r.precision.compute, " ", r.inference.weights),
+             .cpu = cpu_finding(process_).value,
+             .threads = r.parallel.threads,
+             .ranks = r.parallel.ranks()};
+    if (leads(process_))
+      told_.read = read_rate(kReadBytes, static_cast<int>(told_.threads * told_.ranks));
+  }
+
+  void work(const OpenedModel& model) {
+    const RankParts rank{model.engine, model.mesh, model.backend};
+    const bool first = model.mesh.world().rank() == 0;
+    check_lengths(model.engine.options().model);
+    if (first) describe(model);
+    for (const BenchTest& test : wanted_.tests) {
+      if (asked_to_end(process_, model)) return;
+      const std::vector<double> seconds =
+          bench(rank, test, wanted_.repeats, [&] { return process_.signals.load() > 0; });
+      if (first && std::ssize(seconds) == wanted_.repeats) tell({test, seconds, time_now()});
+    }
+    const WeightStream* const stream = model.engine.stage().stream();
+    const bool streams = stream && stream->streamed().slots_bytes() > 0;
+    std::optional<StreamFigures> figures;
+    if (streams)
+      figures = bench_stream(rank, stream_rows(model.engine.options().model),
+                             [&] { return asked_to_end(process_, model); });
+    if (!first) return;
+    if (figures) streamed_ = stream_table(*figures);
+    whole_ = done_ == std::ssize(wanted_.tests) && (figures || !streams);
+  }
+
+  void check_lengths(const ModelOptions& options) const {
+    for (const BenchTest& test : wanted_.tests) {
+      const std::int64_t length = test.depth + test.prompt + test.generate;
+      check(options.rotary || length <= options.positions || length <= options.sequence,
+            "bench: ", test.name(), " needs ", length, " positions, the model has ",
+            std::max(options.positions, options.sequence));
+    }
+  }
+
+  // Of world rank 0.
+  void describe(const OpenedModel& model) {
+    const auto& options = model.engine.options();
+    const Recipe& r = model.source.recipe;
+    told_.parameters = logical_parameters(options.model);
+    told_.bytes = r.inference.weights == "full"
+                      ? told_.parameters * size_of(options.stage.compute)
+                      : model.engine.weight_bytes() * (told_.ranks / r.parallel.data);
+    told_.parts = r.parallel.data * (model.engine.stage().stream() ? 1 : r.parallel.pipeline);
+    told_.kv = std::string(name_of(kv_type(options.stage.compute)));
+    report_.emplace(format_, told_);
+  }
+
+  void tell(const BenchResult& result) {
+    process_.out << report_->row(result) << std::flush;
+    ++done_;
+  }
+
+  void tell_end() {
+    if (!report_) return;
+    process_.out << report_->end();
+    (format_ == "md" ? process_.out : process_.err) << streamed_;
+    report_.reset();
+  }
+
+  Process& process_;
+  const CommandLine& line_;
+  Wanted wanted_;
+  std::string format_;
+  BenchedModel told_;
+  std::optional<BenchReport> report_;  // of the process that has rank 0
+  std::string streamed_;
+  std::int64_t done_ = 0;  // tests
+  bool whole_ = false;
+};
+
 }  // namespace
 
 int bench_command(Process& process, const CommandLine& line) {
@@ -107,60 +221,7 @@ int bench_command(Process& process, const CommandLine& line) {
         "trireme "
         "bench FOLDER [--pp 512] [--tg 128] [--batch 1,8,32] [--depth 0] [--repeat 5] "
         "[-o md|json|jsonl|csv]");
-  const Wanted wanted = wanted_of(line);
-  const std::string format = format_of(line);
-  BenchedModel told;
-  std::vector<BenchResult> all;
-  std::string streamed;
-  open_model(
-      process, line, line.names[0],
-      [&](const ModelSource& source) {
-        const Recipe& r = source.recipe;
-        told = {.name = folder_name(line.names[0]),
-                .family = r.model.family,
-                .compute = r.inference.weights == "full"
-                               ? r.precision.compute
-                               : join(r.precision.compute, " ", r.inference.weights),
-                .cpu = cpu_finding(process).value,
-                .threads = r.parallel.threads,
-                .ranks = r.parallel.ranks()};
-        if (leads(process))
-          told.read = read_rate(kReadBytes, static_cast<int>(told.threads * told.ranks));
-        all.clear();
-        return [&](const OpenedModel& model) {
-          const ModelOptions& options = model.engine.options().model;
-          const bool first = model.mesh.world().rank() == 0;
-          if (first) {
-            told.parameters = logical_parameters(options);
-            const Recipe& of = model.source.recipe;
-            told.bytes = of.inference.weights == "full"
-                             ? told.parameters * size_of(model.engine.options().stage.compute)
-                             : model.engine.weight_bytes() * (told.ranks / of.parallel.data);
-            told.parts =
-                of.parallel.data * (model.engine.stage().stream() ? 1 : of.parallel.pipeline);
-            told.kv = std::string(name_of(kv_type(model.engine.options().stage.compute)));
-          }
-          for (const BenchTest& test : wanted.tests) {
-            const std::int64_t length = test.depth + test.prompt + test.generate;
-            check(options.rotary || length <= options.positions || length <= options.sequence,
-                  "bench: ", test.name(), " needs ", length, " positions, the model has ",
-                  std::max(options.positions, options.sequence));
-            const std::vector<double> seconds =
-                bench({model.engine, model.mesh, model.backend}, test, wanted.repeats);
-            if (first) all.push_back({test, seconds, time_now()});
-          }
-          const WeightStream* const stream = model.engine.stage().stream();
-          if (!stream || stream->streamed().slots_bytes() == 0) return;
-          const StreamFigures figures =
-              bench_stream({model.engine, model.mesh, model.backend}, stream_rows(options));
-          if (first) streamed = stream_table(figures);
-        };
-      },
-      cache_of(wanted));
-  if (!leads(process)) return 0;
-  process.out << bench_report(format, told, all);
-  (format == "md" ? process.out : process.err) << streamed;
-  return 0;
+  return Bench(process, line).run();
 }
 
 }  // namespace trireme

@@ -87,42 +87,26 @@ std::string csv_value(const std::string& json) {
   return quoted + "\"";
 }
 
-std::string csv(const BenchedModel& m, const std::vector<BenchResult>& results) {
-  std::string text;
-  for (const BenchResult& r : results) {
-    const auto fields = fields_of(m, r, false);
-    std::string names, values;
-    for (const Field& f : fields) {
-      names += (names.empty() ? "" : ",") + f.name;
-      values += (values.empty() ? "" : ",") + csv_value(f.value);
-    }
-    text += (text.empty() ? names + "\n" : "") + values + "\n";
+// With the names before the first one.
+std::string csv_row(const BenchedModel& m, const BenchResult& r, bool first) {
+  std::string names, values;
+  for (const Field& f : fields_of(m, r, false)) {
+    names += (names.empty() ? "" : ",") + f.name;
+    values += (values.empty() ? "" : ",") + csv_value(f.value);
   }
-  return text;
+  return (first ? names + "\n" : "") + values + "\n";
 }
 
-std::string markdown(const BenchedModel& m, const std::vector<BenchResult>& results) {
-  std::string text =
-      "| model | size | params | backend | threads | test | t/s |\n"
-      "| --- | ---: | ---: | --- | ---: | ---: | ---: |\n";
-  for (const BenchResult& r : results)
-    text += join("| ", m.name, " ", m.compute, " | ", bytes_text(m.bytes), " | ",
-                 fixed(static_cast<double>(m.parameters) / 1e6, 2), " M | CPU | ", m.threads, " | ",
-                 r.test.name(), " | ", fixed(mean_of(r.rates()), 2), " ± ",
-                 fixed(deviation_of(r.rates()), 2), " |\n");
-  text += join("\nmemory reads ", fixed(m.read / 1e9, 1), " GB/s");
-  for (const BenchResult& r : results) {
-    if (r.test.generate > 0 && r.test.depth == 0)
-      text += join(
-          "; weights in ", r.test.name(), ": ",
-          percent_text(mean_of(r.rates()) / static_cast<double>(r.test.batch) *
-                       static_cast<double>(std::min(m.parts, r.test.batch) * m.bytes) / m.read),
-          " of that");
-    if (r.test.prompt > 0)
-      text += join("; first token of ", r.test.name(), " after ",
-                   fixed(mean_of(r.seconds) * 1e3, 1), " ms");
-  }
-  return text + "\n";
+// What the weights of `m` were read at, and when a prompt's first token can be drawn.
+std::string below_table(const BenchedModel& m, const BenchResult& r) {
+  if (r.test.prompt > 0)
+    return join("; first token of ", r.test.name(), " after ", fixed(mean_of(r.seconds) * 1e3, 1),
+                " ms");
+  if (r.test.depth > 0) return "";
+  return join("; weights in ", r.test.name(), ": ",
+              percent_text(mean_of(r.rates()) / static_cast<double>(r.test.batch) *
+                           static_cast<double>(std::min(m.parts, r.test.batch) * m.bytes) / m.read),
+              " of that");
 }
 
 }  // namespace
@@ -143,16 +127,33 @@ double deviation_of(const std::vector<double>& values) {
   return values.size() < 2 ? 0 : std::sqrt(sum / static_cast<double>(values.size() - 1));
 }
 
-std::string bench_report(const std::string& format, const BenchedModel& model,
-                         const std::vector<BenchResult>& results) {
-  if (format == "csv") return csv(model, results);
-  if (format == "md") return markdown(model, results);
-  std::string text;
-  for (const BenchResult& r : results) {
-    const std::string one = object(fields_of(model, r, true));
-    text += format == "jsonl" ? one + "\n" : join(text.empty() ? "[\n  " : ",\n  ", one);
-  }
-  return format == "jsonl" ? text : text + "\n]\n";
+BenchReport::BenchReport(std::string format, BenchedModel model)
+    : format_(std::move(format)), model_(std::move(model)) {}
+
+std::string BenchReport::row(const BenchResult& result) {
+  const bool first = rows_++ == 0;
+  if (format_ == "csv") return csv_row(model_, result, first);
+  if (format_ == "md")
+    return (first ? "| model | size | params | backend | threads | test | t/s |\n"
+                    "| --- | ---: | ---: | --- | ---: | ---: | ---: |\n"
+                  : "") +
+           markdown_row(result);
+  const std::string one = object(fields_of(model_, result, true));
+  return format_ == "jsonl" ? one + "\n" : join(first ? "[\n  " : ",\n  ", one);
+}
+
+std::string BenchReport::markdown_row(const BenchResult& r) {
+  below_ += below_table(model_, r);
+  return join("| ", model_.name, " ", model_.compute, " | ", bytes_text(model_.bytes), " | ",
+              fixed(static_cast<double>(model_.parameters) / 1e6, 2), " M | CPU | ", model_.threads,
+              " | ", r.test.name(), " | ", fixed(mean_of(r.rates()), 2), " ± ",
+              fixed(deviation_of(r.rates()), 2), " |\n");
+}
+
+std::string BenchReport::end() const {
+  if (format_ == "json") return rows_ == 0 ? "[]\n" : "\n]\n";
+  if (format_ != "md" || rows_ == 0) return "";
+  return join("\nmemory reads ", fixed(model_.read / 1e9, 1), " GB/s", below_, "\n");
 }
 
 }  // namespace trireme

@@ -31,8 +31,21 @@ struct BenchedModel {
 double mean_of(const std::vector<double>& values);
 double deviation_of(const std::vector<double>& values);  // of a sample: divided by n - 1
 
-// `format`: md, json, jsonl or csv.
-std::string bench_report(const std::string& format, const BenchedModel& model,
-                         const std::vector<BenchResult>& results);
+// The report in pieces, to be said as results come.
+class BenchReport {
+ public:
+  // `format`: md, json, jsonl or csv.
+  BenchReport(std::string format, BenchedModel model);
+  std::string row(const BenchResult& result);  // with what stands before it
+  std::string end() const;                     // behind the last row; there may have been none
+
+ private:
+  std::string markdown_row(const BenchResult& result);
+
+  std::string format_;
+  BenchedModel model_;
+  std::string below_;  // the table
+  std::int64_t rows_ = 0;
+};
 
 }  // namespace trireme

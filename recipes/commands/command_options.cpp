@@ -1,6 +1,7 @@
 #include "recipes/commands/command_options.h"
 
 #include <algorithm>
+#include <array>
 
 #include "framework/base/error.h"
 #include "recipes/cli/help.h"
@@ -16,6 +17,15 @@ Option valued(std::string_view name, std::string_view value, std::string_view he
 }
 Option plain(std::string_view name, std::string_view help) {
   return {.name = name, .takes_value = false, .value = {}, .help = help};
+}
+
+Option listed(std::string_view name, std::string_view also, std::string_view help) {
+  return {.name = name,
+          .takes_value = true,
+          .value = "N,...",
+          .help = help,
+          .also = also,
+          .list = true};
 }
 
 std::vector<Option> drawing(std::string_view tokens) {
@@ -91,12 +101,26 @@ std::vector<Option> of_serve() {
 
 std::vector<Option> of_bench() {
   return {
-      valued("pp", "N,...", "prompts of N tokens; 0: none [512]"),
-      valued("tg", "N,...", "N tokens written one by one; 0: none [128]"),
-      valued("batch", "N,...", "texts at a time, of --tg [1]"),
-      valued("depth", "N,...", "tokens that are in the cache before [0]"),
-      valued("repeat", "N", "runs, after one that warms up [5]"),
-      valued("o", "FORMAT", "md, json, jsonl or csv [md]"),
+      listed("pp", "p n-prompt", "prompts of N tokens; 0: none [512]"),
+      listed("tg", "n n-gen", "N tokens written one by one; 0: none [128]"),
+      listed("batch", "", "texts at a time, of --tg [1]"),
+      listed("depth", "d n-depth", "tokens that are in the cache before [0]"),
+      {.name = "repeat",
+       .takes_value = true,
+       .value = "N",
+       .help = "runs, after one that warms up [5]",
+       .also = "r repetitions"},
+      {.name = "threads",
+       .takes_value = true,
+       .value = "N",
+       .help = "of each rank, as --parallel.threads [cores / ranks]",
+       .also = "t",
+       .key = "parallel.threads"},
+      {.name = "o",
+       .takes_value = true,
+       .value = "FORMAT",
+       .help = "md, json, jsonl or csv [md]",
+       .also = "output"},
   };
 }
 
@@ -163,18 +187,55 @@ std::vector<Option> options_of(const std::string& command) {
   return all;
 }
 
+namespace {
+
+// What there is instead of a flag that those who come from llama-bench type.
+std::string_view instead_of(const std::string& command, const std::string& flag) {
+  using Row = std::pair<std::string_view, std::string_view>;
+  static constexpr std::string_view kFolder = "the folder stands by itself: trireme bench FOLDER",
+                                    kPass =
+                                        "a pass takes up to 512 tokens; --batch N,... is texts "
+                                        "at a time",
+                                    kType = "keys and values are of --precision.compute",
+                                    kGpu = "there are no GPUs in this version";
+  static constexpr std::array<Row, 15> kRows{
+      {{"m", kFolder},
+       {"model", kFolder},
+       {"hf", kFolder},
+       {"b", kPass},
+       {"batch-size", kPass},
+       {"ub", kPass},
+       {"ubatch-size", kPass},
+       {"ctk", kType},
+       {"cache-type-k", kType},
+       {"ctv", kType},
+       {"cache-type-v", kType},
+       {"ngl", kGpu},
+       {"n-gpu-layers", kGpu},
+       {"pg", "--pp and --tg are measured apart; --tg N --depth N writes behind a prompt"},
+       {"mmp", "--offload.parameters=disk reads weights where they lie"}}};
+  if (command != "bench") return {};
+  const auto* const found =
+      std::find_if(kRows.begin(), kRows.end(), [&](const Row& row) { return row.first == flag; });
+  return found == kRows.end() ? std::string_view() : found->second;
+}
+
+}  // namespace
+
 CommandLine without_slips(CommandLine line, const std::vector<Option>& options) {
   constexpr int kSlips = 2;
   std::vector<std::string> names;
   for (const Option& option : options) names.emplace_back(option.name);
   for (const Flag& flag : line.flags) {
     if (find_key(flag.name) || flag.name.find('.') != std::string::npos) continue;
+    if (const auto instead = instead_of(line.command, flag.name); !instead.empty())
+      throw UsageError(join(dashed(flag.name), ": no option of ", line.command, ": ", instead));
     const std::string near = nearest_word(flag.name, names);
     const bool slip = !near.empty() && edit_distance(flag.name, near) <= kSlips;
     // A key that is near is told with the other problems, and train's help is that of all keys.
     if (slip || (line.command != "train" && nearest_key(flag.name).empty()))
-      throw UsageError(join("--", flag.name, ": no option of ", line.command,
-                            slip ? "; nearest: --" + near : std::string(), "; trireme ",
+      throw UsageError(join(dashed(flag.name), ": no option of ", line.command,
+                            slip ? "; nearest: " + dashed(near) : std::string(), "; trireme ",
                             line.command, " --help tells all"));
   }
   return line;

@@ -16,6 +16,7 @@
 #include "recipes/huggingface/folder.h"
 #include "recipes/report/numbers.h"
 #include "recipes/report/printable.h"
+#include "recipes/train/gather.h"
 #include "recipes/train/model_start.h"
 #include "recipes/train/plan.h"
 #include "recipes/train/save_session.h"
@@ -299,6 +300,11 @@ void use_defaults(const DrawingDefaults& folder, const CommandLine& line, Sampli
   use("top_p", folder.top_p, s.top_p);
   use("min_p", folder.min_p, s.min_p);
   use("repetition_penalty", folder.repetition_penalty, s.repetition_penalty);
+}
+
+bool asked_to_end(const Process& process, const OpenedModel& model) {
+  const double mine = process.signals.load() > 0 ? 1 : 0;
+  return reduce_values(model.mesh.world(), model.backend, {mine}, ReduceOp::kMax).front() > 0;
 }
 
 bool leads(Process& process) { return !process.under_launcher || process.mpi().rank() == 0; }

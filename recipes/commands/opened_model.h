@@ -65,6 +65,9 @@ void open_model(Process& process, const CommandLine& line, const std::string& fo
 // Draws as the folder wants it, but for settings that are options of `line`.
 void use_defaults(const DrawingDefaults& folder, const CommandLine& line, Sampling& s);
 
+// Has a signal asked any rank to end? The same on all of them, which all ask.
+bool asked_to_end(const Process& process, const OpenedModel& model);
+
 // Whether this process has rank 0: it is alone, or the launcher's first.
 bool leads(Process& process);
 

@@ -3,19 +3,12 @@
 #include "framework/backend/host_values.h"
 #include "framework/base/error.h"
 #include "recipes/report/numbers.h"
-#include "recipes/train/gather.h"
 
 namespace trireme {
 
 namespace {
 
 using Words = std::vector<std::int32_t>;
-
-// Has a signal asked any rank to end? All ranks ask before each batch, and the leader decides.
-bool asked_to_end(const Process& process, const OpenedModel& model) {
-  const double mine = process.signals.load() > 0 ? 1 : 0;
-  return reduce_values(model.mesh.world(), model.backend, {mine}, ReduceOp::kMax).front() > 0;
-}
 
 // Rank 0's words, as many on all ranks.
 void share(const OpenedModel& model, Words& words) {

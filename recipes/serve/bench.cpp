@@ -24,8 +24,12 @@ double now() {
 // which goes on when the one before it has answered.
 class Texts {
  public:
-  Texts(ModelRunner& runner, const BenchTest& t)
-      : runner_(runner), replicas_(runner.replicas()), each_(pages_each(t)), batch_(t.batch) {
+  Texts(ModelRunner& runner, const BenchTest& t, const std::function<bool()>& ends)
+      : runner_(runner),
+        ends_(ends),
+        replicas_(runner.replicas()),
+        each_(pages_each(t)),
+        batch_(t.batch) {
     const std::int64_t here = (batch_ + replicas_ - 1) / replicas_;  // of the fullest replica
     groups_ = std::min<std::int64_t>(runner.stages(), here);
     pages_.resize(static_cast<std::size_t>(here * each_));
@@ -40,7 +44,7 @@ class Texts {
     const std::int64_t texts = (batch_ + replicas_ * groups_ - 1) / (replicas_ * groups_),
                        at_once = std::max<std::int64_t>(1, kRowsAtOnce / texts),
                        wave = (count + runner_.stages() - 1) / runner_.stages();
-    for (const std::int64_t end = done_ + count; done_ < end;) {
+    for (const std::int64_t end = done_ + count; done_ < end && !ended_;) {
       const std::int64_t rows = std::min({end - done_, at_once, wave});
       for (std::int64_t group = 0; group < groups_; ++group) pass(group, rows, done_ + rows == end);
       done_ += rows;
@@ -49,10 +53,14 @@ class Texts {
   void settle() {
     for (; flying_ > 0; --flying_) runner_.finish();
   }
+  // Was it asked to end before all was done?
+  bool ended() const { return ended_; }
 
  private:
   // Chunks of a prompt need not wait for each other; tokens wait for their text's last one.
   void pass(std::int64_t group, std::int64_t rows, bool wanted) {
+    ended_ = ended_ || (ends_ && ends_());
+    if (ended_) return;
     const std::int64_t most = wanted && rows == 1 ? groups_ : runner_.stages();
     for (; flying_ >= most; --flying_) runner_.finish();
     std::vector<InferenceRows> passes(static_cast<std::size_t>(replicas_));
@@ -76,6 +84,8 @@ class Texts {
   }
 
   ModelRunner& runner_;
+  const std::function<bool()>& ends_;
+  bool ended_ = false;
   std::int64_t replicas_, groups_ = 1, each_, batch_, done_ = 0, flying_ = 0;
   std::vector<std::int32_t> pages_;
 };
@@ -89,7 +99,8 @@ std::string BenchTest::name() const {
   return text;
 }
 
-std::vector<double> bench(const RankParts& rank, const BenchTest& test, int repeats) {
+std::vector<double> bench(const RankParts& rank, const BenchTest& test, int repeats,
+                          const std::function<bool()>& ends) {
   const int replicas = rank.mesh.shape().data;
   const std::int64_t pages = Texts::pages_each(test) * ((test.batch + replicas - 1) / replicas);
   std::vector<double> seconds;
@@ -98,7 +109,7 @@ std::vector<double> bench(const RankParts& rank, const BenchTest& test, int repe
     return seconds;
   }
   const std::unique_ptr<ModelRunner> runner = lead_passes(rank, pages, pages * kPageTokens);
-  Texts texts(*runner, test);
+  Texts texts(*runner, test, ends);
   for (int i = 0; i <= repeats; ++i) {
     texts.forget();
     if (test.depth > 0) texts.go_on(test.depth);
@@ -107,6 +118,7 @@ std::vector<double> bench(const RankParts& rank, const BenchTest& test, int repe
     if (test.prompt > 0) texts.go_on(test.prompt);
     for (std::int64_t t = 0; t < test.generate; ++t) texts.go_on(1);
     texts.settle();
+    if (texts.ended()) break;
     if (i > 0) seconds.push_back(now() - begin);
   }
   return seconds;

@@ -2,6 +2,7 @@
 // them, with a cache and logits, without sampling.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,10 @@ struct BenchTest {
 
 // Seconds of each of `repeats` runs, after one that warms up. All ranks call it, world rank 0 gets
 // them. Stages work on different texts at once, replicas have texts of their own, as in serving.
-std::vector<double> bench(const RankParts& rank, const BenchTest& test, int repeats);
+// `ends` is asked by rank 0 before each pass: once it says so no more begin, and there are the
+// seconds of the runs that were whole.
+std::vector<double> bench(const RankParts& rank, const BenchTest& test, int repeats,
+                          const std::function<bool()>& ends = {});
 
 // Bytes a second that `threads` threads read from host memory, the best of a few passes over a
 // buffer of `bytes`.

@@ -15,10 +15,13 @@ namespace {
 
 constexpr int kRounds = 3;
 
+struct AskedToEnd {};
+
 class Passes {
  public:
-  Passes(const RankParts& rank, std::int64_t most)
+  Passes(const RankParts& rank, std::int64_t most, const std::function<bool()>& ends)
       : rank_(rank),
+        ends_(ends),
         cache_(rank.backend, rank.engine.cache_options(pages_for(most))),
         pages_(static_cast<std::size_t>(pages_for(most))) {
     std::iota(pages_.begin(), pages_.end(), 0);
@@ -38,8 +41,10 @@ class Passes {
   }
 
  private:
+  // Throws AskedToEnd.
   template <typename Work>
   double timed(const Work& work) {
+    if (ends_ && ends_()) throw AskedToEnd();
     rank_.mesh.world().barrier();
     const auto begin = std::chrono::steady_clock::now();
     work();
@@ -47,6 +52,7 @@ class Passes {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
   const RankParts& rank_;
+  const std::function<bool()>& ends_;
   KvCache cache_;
   std::vector<std::int32_t> pages_;
 };
@@ -76,19 +82,7 @@ double rows_for(std::vector<StreamPass> passes, double seconds) {
   return INFINITY;
 }
 
-}  // namespace
-
-double overlap_of(const StreamTimes& t) {
-  const double shorter = std::min(t.busy, t.passing - t.stalled);
-  return shorter > 0 ? std::clamp((t.busy - t.stalled) / shorter, 0.0, 1.0) : 0.0;
-}
-
-double StreamFigures::overlap(const StreamPass& pass) const {
-  return (fetch + pass.compute - pass.both) / std::min(fetch, pass.compute);
-}
-
-StreamFigures bench_stream(const RankParts& rank, std::int64_t most) {
-  Passes run(rank, most);
+StreamFigures measured(Passes& run, const RankParts& rank, std::int64_t most) {
   StreamFigures f;
   run.compute(1);  // slots hold weights from here on
   run.stream().set_fetching(false);
@@ -123,6 +117,27 @@ StreamFigures bench_stream(const RankParts& rank, std::int64_t most) {
     }
   }
   return f;
+}
+
+}  // namespace
+
+double overlap_of(const StreamTimes& t) {
+  const double shorter = std::min(t.busy, t.passing - t.stalled);
+  return shorter > 0 ? std::clamp((t.busy - t.stalled) / shorter, 0.0, 1.0) : 0.0;
+}
+
+double StreamFigures::overlap(const StreamPass& pass) const {
+  return (fetch + pass.compute - pass.both) / std::min(fetch, pass.compute);
+}
+
+std::optional<StreamFigures> bench_stream(const RankParts& rank, std::int64_t most,
+                                          const std::function<bool()>& ends) {
+  Passes run(rank, most, ends);
+  try {
+    return measured(run, rank, most);
+  } catch (const AskedToEnd&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace trireme

@@ -5,6 +5,8 @@
 // Passes have rows of one text, and the logits of its last one. All in seconds a pass.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <vector>
 
 #include "recipes/serve/model_runner.h"
@@ -24,8 +26,10 @@ struct StreamFigures {
   double overlap(const StreamPass& pass) const;
 };
 
-// All ranks call it; figures are those of rank 0. `most`: rows of the largest pass.
-StreamFigures bench_stream(const RankParts& rank, std::int64_t most);
+// All ranks call it; figures are those of rank 0. `most`: rows of the largest pass. `ends` is asked
+// by all ranks before each pass, and says the same on all: nothing is told then.
+std::optional<StreamFigures> bench_stream(const RankParts& rank, std::int64_t most,
+                                          const std::function<bool()>& ends = {});
 
 // How much of the stream's time passes ran on beside it, from what a run counted: (busy - stalled)
 // / min(busy, computing). 1: one of the two was hidden by the other; 0: they took turns.

@@ -35,7 +35,7 @@ TEST(Help, OfASubcommandTellsItsOptions) {
       {"serve", {"--port N", "[8000]", "--kv-cache SIZE", "--api-key-file", "docs/serve.md"}},
       {"chat", {"--system TEXT", "--overflow", "--temperature T", "--no-history"}},
       {"generate", {"--prompt TEXT", "--input FILE.jsonl", "--tokens N", "[200]"}},
-      {"bench", {"--pp N,...", "  -o FORMAT", "--depth"}},
+      {"bench", {"-p, --pp N,...", "  -o FORMAT", "-d, --depth", "-t, --threads N"}},
       {"bench-serve", {"--base-url URL", "--goodput", "--ready-wait SECONDS"}},
       {"checkpoint", {"--dtype", "--shard_size", "usage: trireme checkpoint"}}};
   for (const auto& [command, words] : known) {
@@ -54,6 +54,18 @@ TEST(Help, ASlipIsToldWithTheNearestOption) {
   const ProgramEnd end = run_to_end({program(), "serve", "/nowhere", "--prot=8000"});
   EXPECT_EQ(end.code, 2);
   EXPECT_TRUE(contains(end.err, "--prot: no option of serve; nearest: --port")) << end.err;
+}
+
+TEST(Help, FlagsOfLlamaBenchAreToldWhatThereIsInstead) {
+  for (const auto& [flag, instead] : std::map<std::string, std::string>{
+           {"-ngl", "--ngl: no option of bench: there are no GPUs"},
+           {"-b", "-b: no option of bench: a pass takes up to 512 tokens"},
+           {"-pg", "--tg N --depth N"},
+           {"-x", "-x: no option of bench; trireme bench --help tells all"}}) {
+    const ProgramEnd end = run_to_end({program(), "bench", "/nowhere", flag, "1"});
+    EXPECT_EQ(end.code, 2);
+    EXPECT_TRUE(contains(end.err, instead)) << end.err;
+  }
 }
 
 TEST(Help, WithoutASubcommandIsAnError) {

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "tests/program/harness/program_run.h"
+#include "tests/program/harness/trained_run.h"
 
 namespace trireme::testing {
 namespace {
@@ -49,6 +49,18 @@ TEST(Signals, AStopLongerThanTheTimeoutIsNoFailure) {
   program.signal(SIGTERM);
   const ProgramEnd end = program.end();
   EXPECT_EQ(end.code, 0) << end.err;
+}
+
+class BenchSignals : public TrainedRun {};
+
+TEST_F(BenchSignals, OneEndsItAfterThePass) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    StartedProgram bench(endless_bench());
+    ASSERT_TRUE(bench.wait_until([&] { return bench.out_so_far().ends_with("\n"); }))
+        << bench.err_so_far();
+    bench.signal(signal);
+    expect_rows_that_were_done(bench.end());
+  }
 }
 
 TEST(Signals, SecondOneEndsAtOnce) {

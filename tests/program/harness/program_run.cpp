@@ -78,6 +78,7 @@ bool StartedProgram::wait_until(const std::function<bool()>& condition) {
   return true;
 }
 
+std::string StartedProgram::out_so_far() const { return text_of_file(folder_ / "out"); }
 std::string StartedProgram::err_so_far() const { return text_of_file(folder_ / "err"); }
 
 ProgramEnd StartedProgram::end() {

@@ -37,6 +37,7 @@ class StartedProgram {
   // Until the condition holds; false if the program ended or the timeout came first.
   bool wait_until(const std::function<bool()>& condition);
   ProgramEnd end();
+  std::string out_so_far() const;
   std::string err_so_far() const;
 
  private:

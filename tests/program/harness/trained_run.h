@@ -19,6 +19,26 @@ class TrainedRun : public ::testing::Test {
   }
   static void TearDownTestSuite() { run_.reset(); }
 
+  // `bench` of far more tests than anybody waits for; each is a line when it is done.
+  static std::vector<std::string> endless_bench() {
+    std::string prompts = "1";
+    for (int i = 1; i < kBenchTests; ++i) prompts += ",8";
+    return {program(), "bench",         run_->folder(), "--pp=" + prompts,
+            "--tg=0",  "--repeat=1000", "-o",           "jsonl"};
+  }
+  // It was sent a signal after its first line.
+  static void expect_rows_that_were_done(const ProgramEnd& end) {
+    EXPECT_EQ(end.code, 130) << end.err;
+    const std::vector<std::string> rows = lines_of(end.out);
+    EXPECT_GE(rows.size(), 1u);
+    for (const std::string& row : rows)
+      EXPECT_TRUE(row.starts_with("{") && row.ends_with("}")) << row;
+    const std::string said = "bench: ended by a signal after " + std::to_string(rows.size()) +
+                             " of " + std::to_string(kBenchTests) + " tests\n";
+    EXPECT_NE(end.err.find(said), std::string::npos) << said << end.err;
+  }
+
+  static constexpr int kBenchTests = 1000;
   static inline std::unique_ptr<TinyRun> run_;
 };
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <csignal>
 
 #include "tests/program/harness/trained_run.h"
 
@@ -41,6 +42,19 @@ TEST_F(MpiGenerate, BenchPrintsOneTable) {
                                      "-o", "csv", "--parallel.tensor=2"});
   EXPECT_EQ(end.code, 0) << end.err;
   EXPECT_EQ(lines_of(end.out).size(), 3) << end.out;  // names, pp4, tg2
+}
+
+TEST_F(MpiGenerate, ASignalEndsABench) {
+  auto words = endless_bench();
+  words.emplace_back("--parallel.pipeline=2");
+  StartedProgram bench(under_mpirun(2, words));
+  ASSERT_TRUE(bench.wait_until([&] { return bench.out_so_far().ends_with("\n"); }))
+      << bench.err_so_far();
+  // The launcher itself would kill them a second later.
+  const std::vector<pid_t> ranks = ranks_with(run_->folder());
+  ASSERT_EQ(ranks.size(), 2u);
+  for (const pid_t rank : ranks) kill(rank, SIGTERM);
+  expect_rows_that_were_done(bench.end());
 }
 
 TEST_F(MpiGenerate, AChatIsReadByRankZero) {

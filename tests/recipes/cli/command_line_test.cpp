@@ -70,6 +70,33 @@ TEST(CommandLine, OptionsWithoutTheirValueAreRefused) {
   }
 }
 
+// Other names of an option, and of a recipe key; a list may be given in parts.
+TEST(CommandLine, OptionsHaveOtherNames) {
+  const std::vector<Option> options{
+      {.name = "pp", .takes_value = true, .also = "p n-prompt", .list = true},
+      {.name = "threads", .takes_value = true, .also = "t", .key = "parallel.threads"},
+      {.name = "o", .takes_value = true, .also = "output"}};
+  const CommandLine line =
+      split_command_line({"bench", "-p", "5,6", "folder", "--n-prompt=7", "-t", "2", "--output",
+                          "md", "--output", "csv", "--threads=3", "--=x"},
+                         options);
+  EXPECT_EQ(line.names, std::vector<std::string>{"folder"});
+  EXPECT_EQ(line.options.at("pp"), "5,6,7");
+  EXPECT_EQ(line.options.at("o"), "csv");
+  EXPECT_EQ(line.options.size(), 2u);
+  ASSERT_EQ(line.flags.size(), 3u);
+  EXPECT_EQ(line.flags[0].name, "parallel.threads");
+  EXPECT_EQ(line.flags[0].value, "2");
+  EXPECT_EQ(line.flags[1].value, "3");
+  EXPECT_EQ(line.flags[2].name, "");
+  try {
+    split_command_line({"bench", "-o"}, options);
+    FAIL() << "-o without a value";
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(), "-o needs a value");
+  }
+}
+
 TEST(CommandLine, UnknownOptionsAreToldWithTheOtherProblems) {
   EXPECT_EQ(refusal("[train]\nsteps = x\n", {"--jsn"}),
             "a.cfg:2: train.steps = x: expected a whole number, 1 or more (steps)\n"

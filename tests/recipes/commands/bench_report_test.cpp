@@ -22,6 +22,14 @@ const std::vector<BenchResult> kResults{
     {{.prompt = 100}, {0.5, 1}, "2026-01-02T03:04:05Z"},
     {{.generate = 10, .batch = 4, .depth = 7}, {2}, "2026-01-02T03:04:06Z"}};
 
+std::string bench_report(const std::string& format, const BenchedModel& model,
+                         const std::vector<BenchResult>& results) {
+  BenchReport report(format, model);
+  std::string text;
+  for (const BenchResult& result : results) text += report.row(result);
+  return text + report.end();
+}
+
 TEST(BenchReport, JsonHasTheNamesOfLlamaBench) {
   const Json all = parse_json(bench_report("json", kModel, kResults), "json");
   ASSERT_EQ(all.array("json").size(), 2u);
@@ -73,6 +81,13 @@ TEST(BenchReport, LinesCommasAndATable) {
   EXPECT_NE(bench_report("md", stages, four).find("weights in tg10 x 4: 9% of that"),
             std::string::npos)
       << bench_report("md", stages, four);
+}
+
+// As when a signal comes before the first test is done.
+TEST(BenchReport, WithoutRowsJsonIsWholeAndTheOthersSayNothing) {
+  EXPECT_EQ(parse_json(bench_report("json", kModel, {}), "json").array("json").size(), 0u);
+  for (const char* format : {"md", "csv", "jsonl"})
+    EXPECT_EQ(bench_report(format, kModel, {}), "") << format;
 }
 
 }  // namespace

@@ -57,6 +57,23 @@ TEST(Bench, ReplicasAndStagesShareTheTexts) {
   EXPECT_LT(sent({.data = 2, .pipeline = 2}, 1), sent({.data = 2, .pipeline = 2}, 4) * 2 / 3);
 }
 
+// Asked before each pass: of a run that warms up and three that count, the second one is cut.
+TEST(Bench, EndsBetweenPasses) {
+  ModelOptions model = parity::tiny_llama(2);
+  model.sequence = 64;
+  const parity::Task task{.model = model, .compute = DType::kF32};
+  for (const parity::Layout& layout :
+       {parity::Layout{}, parity::Layout{.mesh = {.pipeline = 2, .tensor = 2}},
+        parity::Layout{.mesh = {.data = 2}, .zero_stage = 3}})
+    parity::run_layout(task, layout, [&](parity::Rank& rank) {
+      int asked = 0;
+      const std::vector<double> seconds = bench({rank.engine, rank.mesh, rank.backend},
+                                                {.generate = 4}, 3, [&] { return ++asked > 10; });
+      EXPECT_EQ(asked, rank.first() ? 11 : 0);  // not once more
+      EXPECT_EQ(seconds.size(), rank.first() ? 1u : 0u);
+    });
+}
+
 TEST(Bench, MemoryIsRead) { EXPECT_GT(read_rate(1 << 22, 2), 1e6); }
 
 }  // namespace
