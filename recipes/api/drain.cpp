@@ -16,6 +16,7 @@ std::string drain_text(const DrainBegin& b, double seconds) {
 }
 
 std::string drain_text(const DrainEnd& e) {
+  if (e.finished + e.cut + e.left == 0) return "ended: nothing was cut off";
   std::string text = join("ended: ", e.finished,
                           e.finished == 1 ? " answer was finished" : " answers were finished");
   if (e.cut > 0) text += join(", ", e.cut, e.cut == 1 ? " was" : " were", " cut off");

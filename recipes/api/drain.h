@@ -21,7 +21,7 @@ struct DrainEnd {
   std::int64_t cut = 0;   // with an error, as when the time was over
   std::int64_t left = 0;  // by their clients
 };
-// "ended: 4 answers were finished, 1 was cut off"
+// "ended: 4 answers were finished, 1 was cut off"; without any, "ended: nothing was cut off"
 std::string drain_text(const DrainEnd& end);
 
 }  // namespace trireme

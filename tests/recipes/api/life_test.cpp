@@ -196,7 +196,7 @@ TEST(Drain, IsToldInSentences) {
   EXPECT_EQ(
       drain_text({.running = 3, .waiting = 1, .reading = 2}, 5),
       "ending: 3 answers are being written, 1 waits, 2 requests are being read; they have 5 s");
-  EXPECT_EQ(drain_text(DrainEnd{}), "ended: 0 answers were finished");
+  EXPECT_EQ(drain_text(DrainEnd{}), "ended: nothing was cut off");
   EXPECT_EQ(drain_text({.finished = 1, .cut = 1, .left = 2}),
             "ended: 1 answer was finished, 1 was cut off, 2 were left by the client");
 }
