@@ -1,5 +1,7 @@
 #include "recipes/api/api_error.h"
 
+#include "framework/data/tokenizers/utf8.h"
+
 namespace trireme {
 
 std::string_view error_type(int status) {
@@ -22,8 +24,11 @@ std::string_view error_type(int status) {
 }
 
 Json error_json(const ApiError& error) {
-  const auto word = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
-  return Json::Object{{"error", Json::Object{{"message", error.what()},
+  // What they quote of a request may be no UTF-8, or end within a character.
+  const auto word = [](const std::string& text) {
+    return text.empty() ? Json() : Json(to_utf8(text));
+  };
+  return Json::Object{{"error", Json::Object{{"message", to_utf8(error.what())},
                                              {"type", std::string(error_type(error.status))},
                                              {"param", word(error.param)},
                                              {"code", word(error.code)}}}};

@@ -119,7 +119,7 @@ std::vector<std::vector<std::int32_t>> prompts_of(Fields& fields, bool start,
   if (value->is(Json::Kind::kString)) return {text_tokens(value->text(""), start, model, encoder)};
   if (!value->is(Json::Kind::kArray) || value->array("").empty()) fields.refuse("prompt", expected);
   const Json::Array& all = value->array("");
-  if (all[0].is(Json::Kind::kInteger)) return {token_ids(*value, "prompt", model.vocab)};
+  if (whole_number(all[0])) return {token_ids(*value, "prompt", model.vocab)};
   if (all.size() > most)
     throw ApiError(400, join("prompt: at most ", most, " prompts, here are ", all.size()), "prompt",
                    "invalid_value");
@@ -276,7 +276,8 @@ ApiRequest read_chat(const Json& body, const ServedModel& model, const ApiLimits
   g = read_common(fields, request, model, limits, seed);
   const bool logprobs = fields.flag("logprobs");
   const auto top = fields.integer("top_logprobs", 0, limits.logprobs);
-  if (top && !logprobs) fields.refuse("top_logprobs", "only with \"logprobs\": true");
+  if (top.value_or(0) > 0 && !logprobs)
+    fields.refuse("top_logprobs", "only with \"logprobs\": true");
   request.logprobs = logprobs ? static_cast<int>(top.value_or(0)) : -1;
   g.sampling.logprobs = request.logprobs;
   auto max_tokens = fields.integer("max_tokens", 1, kMost);

@@ -1,6 +1,7 @@
 #include "recipes/api/fields.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace trireme {
 
@@ -11,6 +12,15 @@ std::string with_value(const Json* value) {
 }
 
 }  // namespace
+
+std::optional<std::int64_t> whole_number(const Json& value) {
+  if (value.is(Json::Kind::kInteger)) return value.integer("");
+  constexpr double kExact = 9007199254740992;  // 2^53
+  if (!value.is(Json::Kind::kReal)) return std::nullopt;
+  const double number = value.number("");
+  if (!(std::abs(number) <= kExact) || number != std::floor(number)) return std::nullopt;
+  return static_cast<std::int64_t>(number);
+}
 
 Fields::Fields(const Json& value, std::string path) : value_(value), path_(std::move(path)) {
   if (value.is(Json::Kind::kObject)) return;
@@ -36,10 +46,10 @@ std::optional<std::int64_t> Fields::integer(const std::string& name, std::int64_
                                             std::int64_t most) {
   const Json* value = take(name);
   if (!value) return std::nullopt;
-  if (!value->is(Json::Kind::kInteger) || value->integer(name) < least ||
-      value->integer(name) > most)
+  const auto number = whole_number(*value);
+  if (!number || *number < least || *number > most)
     refuse(name, join("a whole number from ", least, " to ", most, " is expected"));
-  return value->integer(name);
+  return number;
 }
 
 std::optional<double> Fields::number(const std::string& name, double least, double most) {
@@ -137,11 +147,12 @@ std::vector<std::int32_t> token_ids(const Json& array, const std::string& what,
                                     std::int64_t vocab) {
   std::vector<std::int32_t> ids;
   for (const Json& entry : array.array(what)) {
-    if (!entry.is(Json::Kind::kInteger) || entry.integer(what) < 0 || entry.integer(what) >= vocab)
+    const auto id = whole_number(entry);
+    if (!id || *id < 0 || *id >= vocab)
       throw ApiError(
           400, join(what, ": token ids from 0 to ", vocab - 1, " are expected", with_value(&entry)),
           what, "invalid_value");
-    ids.push_back(static_cast<std::int32_t>(entry.integer(what)));
+    ids.push_back(static_cast<std::int32_t>(*id));
   }
   return ids;
 }

@@ -13,6 +13,9 @@
 
 namespace trireme {
 
+// A whole number, also as 7.0: JSON has one kind of numbers.
+std::optional<std::int64_t> whole_number(const Json& value);
+
 class Fields {
  public:
   // `path` stands before names in sentences: "messages[3]." Error if `value` is no object.

@@ -1,4 +1,5 @@
 // What is refused, with which field's name; who may ask.
+#include "framework/data/tokenizers/utf8.h"
 #include "tests/recipes/api/api_fixture.h"
 
 namespace trireme::test {
@@ -117,7 +118,42 @@ TEST_F(ApiTest, PromptsAndMessagesAreChecked) {
         R"("top_logprobs": 21, "logprobs": true)", R"("echo": true)", R"("max_tokens": 0)",
         R"("chat_template_kwargs": {"messages": []})"})
     EXPECT_EQ(chat("{\"messages\": [" + one + "], " + field + "}").status, 400) << field;
+  EXPECT_EQ(
+      chat(join("{\"messages\": [", one, "], \"max_tokens\": 1, \"top_logprobs\": 0}")).status,
+      200);
   EXPECT_EQ(chat("{\"model\": \"other\", \"messages\": [" + one + "]}").status, 404);
+}
+
+// What a request spells wrongly is quoted, and the answer is JSON all the same.
+TEST_F(ApiTest, ErrorsAreUtf8WhateverTheyQuote) {
+  start();
+  load();
+  const std::string long_name(63, 'x');
+  for (const std::string& body :
+       {std::string("\xa5"), std::string("{\"prompt\": \"\xfd\"}"), std::string("{\"\xc3"),
+        "{\"prompt\": \"a\", \"" + long_name + "\xc3\xa9\": 1}",
+        "{\"prompt\": \"a\", \"stop\": {\"" + long_name + "\xc3\xa9\": 1}}"}) {
+    const Answer refused = complete(body);
+    EXPECT_EQ(refused.status, 400) << body;
+    EXPECT_TRUE(is_utf8(refused.body)) << refused.body;
+    EXPECT_NO_THROW(json(refused).at("error", "")) << refused.body;
+  }
+  const Answer unknown = ask(port_, get("/v1/models/%ff"));
+  EXPECT_EQ(unknown.status, 404);
+  EXPECT_TRUE(is_utf8(unknown.body)) << unknown.body;
+}
+
+// JSON has one kind of numbers: 2.0 is whole.
+TEST_F(ApiTest, WholeNumbersMayHaveAPoint) {
+  start();
+  load();
+  const auto choices = [&](const std::string& rest) {
+    return json(complete(R"({"temperature": 0, )" + rest)).at("choices", "");
+  };
+  EXPECT_EQ(choices(R"("prompt": [97.0, 98, 62.0], "max_tokens": 2.0, "top_k": 1e1})"),
+            choices(R"("prompt": [97, 98, 62], "max_tokens": 2, "top_k": 10})"));
+  for (const char* count : {"2.5", "1e300", "-1e300", "9007199254740994.0"})
+    EXPECT_EQ(complete(join(R"({"prompt": "a", "max_tokens": )", count, "}")).status, 400) << count;
 }
 
 // Rows 15 and 16: both numbers, and the next one is answered.
