@@ -77,6 +77,7 @@ def check_a_phone(world, page, server: "talker"):
         for found in [page.run(LOOK + ".wide(360)"), page.run(LOOK + ".small()")]:
             assert found == [], f"{name}: {found}"
         world.shoot(page, "phone-" + name)
+    assert page.run("$('help').scrollHeight <= $('help').clientHeight"), "the help is seen from its heading to its button"
     page.run("$('help').close()")
     page.run("$('scroll').scrollTop = 0")
     world.shoot(page, "phone-top")
