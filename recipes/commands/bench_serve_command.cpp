@@ -217,7 +217,8 @@ class Bench {
   }
 
   std::string metrics() {
-    const ServerAnswer answer = ask("GET", "/metrics");
+    // Of a server that says nothing any more they are not waited for.
+    const ServerAnswer answer = ask_server(client_, w_.plan.key, "GET", "/metrics", {}, 5);
     return answer.status == 200 ? answer.body : std::string();
   }
 
