@@ -187,8 +187,9 @@ class Bench {
   }
 
   [[noreturn]] void refused(const std::string& path, const ServerAnswer& answer) {
+    const std::string said = answer.body.substr(0, answer.body.find_last_not_of("\r\n") + 1);
     fail(w_.url, path, ": ",
-         answer.status == 0 ? answer.problem : join(answer.status, " ", answer.body.substr(0, 300)),
+         answer.status == 0 ? answer.problem : join(answer.status, " ", said.substr(0, 300)),
          answer.status == 401 ? "; the key comes from --api-key-file FILE or TRIREME_API_KEY" : "");
   }
 

@@ -57,7 +57,8 @@ std::string text_table(const Place& place, const std::string& text, const TextRe
     told += join(", ", short_number(std::exp(r.nats / static_cast<double>(*r.words))), " a word (",
                  grouped(*r.words), " words)");
   return told + join("\n  scored      ", grouped(r.scored), " of ", grouped(r.tokens),
-                     " tokens, in ", grouped(r.windows), " windows of ", r.window, ", stride ",
+                     " tokens, in ", grouped(r.windows),
+                     r.windows == 1 ? " window of " : " windows of ", r.window, ", stride ",
                      r.stride, "\n  speed       ",
                      short_number(static_cast<double>(r.scored) / r.seconds), " tokens/s\n");
 }

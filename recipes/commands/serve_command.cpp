@@ -225,8 +225,9 @@ class Serving {
         " requests wait\nmemory   ", memory_text(served.memory),
         host == "0.0.0.0" || host == "::" ? "\nlistens  at all addresses of this machine" : "",
         "\nasking   ",
-        wanted_.api.keys.empty() ? "needs no key"
-                                 : join("needs one of ", wanted_.api.keys.size(), " keys"),
+        wanted_.api.keys.empty()       ? "needs no key"
+        : wanted_.api.keys.size() == 1 ? "needs the key"
+                                       : join("needs one of ", wanted_.api.keys.size(), " keys"),
         served.chat                   ? ""
         : served.chat_problem.empty() ? "; no chat template: /v1/completions only"
                                       : "; /v1/completions only: " + printable(served.chat_problem),

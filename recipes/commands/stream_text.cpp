@@ -31,8 +31,8 @@ std::string stream_opening(const WeightStreamShape& shape, bool in_place) {
 std::string stream_closing(const StreamTimes& t) {
   if (t.passes == 0 || t.bytes == 0) return {};
   const auto passes = static_cast<double>(t.passes);
-  std::string text =
-      join("streamed: ", bytes_text(t.bytes / t.passes), " a pass in ", t.passes, " passes");
+  std::string text = join("streamed: ", bytes_text(t.bytes / t.passes), " a pass in ", t.passes,
+                          t.passes == 1 ? " pass" : " passes");
   if (t.busy > 0)
     text +=
         join(", ", fixed(static_cast<double>(t.bytes) / t.busy / 1e9, 2),

@@ -98,6 +98,7 @@ TEST_F(BenchServe, KeysComeFromAFileOrTheEnvironment) {
   const ProgramEnd none = call(few);
   EXPECT_EQ(none.code, 1);
   EXPECT_NE(none.err.find("401"), std::string::npos) << none.err;
+  EXPECT_NE(none.err.find("}}; the key comes from"), std::string::npos) << none.err;
   EXPECT_NE(none.err.find("TRIREME_API_KEY"), std::string::npos) << none.err;
   EXPECT_EQ(call(few, {.environment = {{"TRIREME_API_KEY", "0123456789abcdef"}}}).code, 0);
   // The last address counts: as clients are given it, and one where nothing is.
