@@ -9,9 +9,15 @@ endfunction()
 
 # trireme_floor(NAME FLOORS a b ... LIBRARIES x y ... EXCLUDE file ...): a static library of the folder's sources.
 # FLOORS are the floors below that it may include from (public), LIBRARIES are third-party ones (private). OWN_FLAGS: it is
-# compiled with more than trireme_flags.
+# compiled with more than trireme_flags. TRAINER: sources of training alone; NO_TRAINER: what stands for them in a program
+# without a trainer.
 function(trireme_floor NAME)
-  cmake_parse_arguments(ARG "OWN_FLAGS" "" "FLOORS;LIBRARIES;EXCLUDE" ${ARGN})
+  cmake_parse_arguments(ARG "OWN_FLAGS" "" "FLOORS;LIBRARIES;EXCLUDE;TRAINER;NO_TRAINER" ${ARGN})
+  if(TRIREME_TRAINER)
+    list(APPEND ARG_EXCLUDE ${ARG_NO_TRAINER})
+  else()
+    list(APPEND ARG_EXCLUDE ${ARG_TRAINER})
+  endif()
   file(GLOB SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   foreach(FILE ${ARG_EXCLUDE})
     list(REMOVE_ITEM SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/${FILE})
@@ -19,8 +25,9 @@ function(trireme_floor NAME)
   add_library(trireme_${NAME} STATIC ${SOURCES})
   if(NOT ARG_OWN_FLAGS)
     trireme_precompile(trireme_${NAME})
+    # Not with the room's others: a program without a trainer links no object of TRAINER's.
+    trireme_together(trireme_${NAME} OBJECTS_OF_THEIR_OWN ${ARG_TRAINER} ${ARG_NO_TRAINER})
   endif()
-  trireme_together(trireme_${NAME})
   if(TRIREME_SANITIZE)  # only what its tests use
     set_target_properties(trireme_${NAME} PROPERTIES EXCLUDE_FROM_ALL ON)
   endif()

@@ -1,6 +1,7 @@
 # What makes a build without ccache short (a fresh machine, CI): standard headers, and GoogleTest's for tests, are parsed once
-# instead of in each of 700 sources; and in a sanitizer build eight sources are compiled at a time (eight of framework/comm under the address sanitizer: 4 s instead of about 20). ccache keeps nothing of sources that use a
-# precompiled header, so a build with a launcher does without both: every source by itself, as it must compile, too.
+# instead of in each of 700 sources; and eight sources are compiled at a time (eight of framework/comm under the address sanitizer:
+# 4 s instead of about 20), but for kernels as they run. ccache keeps nothing of sources that use a precompiled header, so a build
+# with a launcher does without both: every source by itself, as it must compile, too.
 if(CMAKE_CXX_COMPILER_LAUNCHER)
   set(TRIREME_PRECOMPILE_DEFAULT OFF)
 else()
@@ -51,20 +52,47 @@ endfunction()
 # Sources whose local names are those of another of their room: compiled by themselves.
 set(TRIREME_APART
   framework/backend/reference_infer.cpp framework/backend/reference_linear.cpp framework/base/program.cpp
-  framework/base/storage/content_hash.cpp framework/checkpoint/hdf5_layout.cpp framework/data/records.cpp framework/data/token_file.cpp
-  framework/data/tokenizers/json_tokenizer.cpp framework/data/tokenizers/pre_tokenizers.cpp recipes/models/mlp_classifier.cpp
-  tests/conformance/comm/quick_cases.cpp tests/conformance/infer/infer_kernels_test.cpp
-  tests/conformance/infer/quantized_test.cpp tests/framework/base/simulated_files_test.cpp
-  tests/framework/checkpoint/writer_test.cpp tests/framework/data/chat/conversation_test.cpp
-  tests/framework/data/token_crash_test.cpp tests/parity/lora_test.cpp tests/parity/parity_test.cpp
-  tests/parity/relayout_test.cpp
-  tests/pipeline/schedule_test.cpp)
+  framework/base/storage/content_hash.cpp framework/checkpoint/hdf5_layout.cpp framework/data/records.cpp
+  framework/data/token_file.cpp framework/data/tokenizers/json_tokenizer.cpp framework/data/tokenizers/pre_tokenizers.cpp
+  recipes/commands/data_command.cpp recipes/commands/evaluate_command.cpp recipes/commands/evaluate_text.cpp
+  recipes/commands/generate_text.cpp recipes/commands/opened_model.cpp recipes/memory/state_formulas.cpp recipes/models/mlp_classifier.cpp
+  tests/conformance/comm/quick_cases.cpp tests/conformance/infer/infer_kernels_test.cpp tests/conformance/infer/quantized_test.cpp
+  tests/framework/base/simulated_files_test.cpp tests/framework/checkpoint/writer_test.cpp
+  tests/framework/data/chat/conversation_test.cpp tests/framework/data/token_crash_test.cpp tests/golden/families/cached_test.cpp
+  tests/parity/lora_test.cpp tests/parity/parity_test.cpp tests/parity/relayout_test.cpp tests/pipeline/schedule_test.cpp
+  tests/recipes/commands/memory_outlook_test.cpp tests/recipes/report/trace_test.cpp tests/recipes/train/save_session_test.cpp
+  zero/unit_bytes.cpp)
 list(TRANSFORM TRIREME_APART PREPEND ${CMAKE_SOURCE_DIR}/)
 
-# trireme_together(TARGET): its sources are compiled eight at a time under sanitizers. Called in the folder that made the target.
+# trireme_together(TARGET): its sources are compiled eight at a time, but in a Debug build for daily work, where mostly one of them
+# was touched. Called in the folder that made the target.
+# OBJECTS_OF_THEIR_OWN: sources that go together with each other alone.
 function(trireme_together TARGET)
-  if(TRIREME_PRECOMPILE AND TRIREME_SANITIZE)
-    set_target_properties(${TARGET} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
-    set_source_files_properties(${TRIREME_APART} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  cmake_parse_arguments(ARG "" "" "OBJECTS_OF_THEIR_OWN" ${ARGN})
+  if(NOT TRIREME_PRECOMPILE OR NOT (TRIREME_SANITIZE OR CMAKE_BUILD_TYPE STREQUAL Release))
+    return()
   endif()
+  get_target_property(SOURCES ${TARGET} SOURCES)
+  set(OWN "")
+  set(REST "")
+  foreach(FILE ${SOURCES})
+    get_filename_component(FILE ${FILE} ABSOLUTE)
+    get_filename_component(NAME ${FILE} NAME)
+    if(FILE IN_LIST TRIREME_APART)
+      continue()
+    elseif(NAME IN_LIST ARG_OBJECTS_OF_THEIR_OWN)
+      list(APPEND OWN ${FILE})
+    else()
+      list(APPEND REST ${FILE})
+    endif()
+  endforeach()
+  set_target_properties(${TARGET} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  foreach(PART OWN REST)
+    set(INDEX 0)
+    foreach(FILE ${${PART}})
+      math(EXPR GROUP "${INDEX} / 8")
+      math(EXPR INDEX "${INDEX} + 1")
+      set_source_files_properties(${FILE} PROPERTIES UNITY_GROUP ${PART}${GROUP})
+    endforeach()
+  endforeach()
 endfunction()

@@ -14,7 +14,6 @@ namespace {
 using test::MemoryFault;
 using test::Scarce;
 using test::StateEnd;
-using test::StateRun;
 
 const OffloadTiers kHostTiers{
     .optimizer = Tier::kHost, .gradients = Tier::kHost, .parameters = Tier::kHost, .tile = 500};
@@ -58,7 +57,7 @@ std::string wrong_on_a_rank(const StateEnd& end) {
 }
 
 // "" if the end is a right one.
-std::string wrong(StateRun& run, const StateEnd& end) {
+std::string wrong(test::StateRun& run, const StateEnd& end) {
   if (!end.ended) {
     // Outside of the ranks, or with no memory for a sentence at all, it is main that speaks.
     if (!end.spoken && end.said != "std::bad_alloc") return join("no Error but ", end.said);
@@ -72,7 +71,7 @@ std::string wrong(StateRun& run, const StateEnd& end) {
 test::FaultCount run_out_of(Scarce memory, const parity::Layout& layout, std::int64_t dense,
                             std::int64_t more) {
   test::FaultCount count{.row = "R16"};
-  StateRun run(layout);
+  test::StateRun run(layout);
   std::int64_t tried = 0;
   const std::int64_t all = run.run({.memory = memory}).memory.requests;
   EXPECT_EQ(run.damage({.loss = 0, .ended = false}), "");
@@ -110,7 +109,7 @@ TEST(OutOfMemory, OfTensorsAtEveryRequest) {
 }
 
 TEST(PlantedBug, BytesThatStayCountedAreFound) {
-  StateRun run({}, true);
+  test::StateRun run({}, true);
   int found = 0;
   for (std::int64_t k = 1; k <= 150; k += 10) {
     const StateEnd end = run.run({.memory = Scarce::kBlocks, .at = k});

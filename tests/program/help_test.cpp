@@ -8,10 +8,6 @@
 namespace trireme::testing {
 namespace {
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 TEST(Help, ListsSubcommandsAndCommonKeys) {
   const ProgramEnd end = run_to_end({program(), "--help"});
   EXPECT_EQ(end.code, 0);

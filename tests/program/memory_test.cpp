@@ -10,10 +10,6 @@
 namespace trireme::testing {
 namespace {
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 class Memory : public ::testing::Test {
  protected:
   ProgramEnd memory(std::vector<std::string> words) {

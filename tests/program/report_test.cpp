@@ -15,10 +15,6 @@ ProgramEnd report(Words words) {
   return run_to_end(words);
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 TEST(Report, ComparesLayouts) {
   const TinyRun run;
   const std::string one = run.folder() + "/one", two = run.folder() + "/two";

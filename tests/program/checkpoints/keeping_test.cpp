@@ -13,11 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const Words kSteady = {"--optimizer.schedule=constant", "--train.evaluate_every=never"};
-
-void expect_says(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << "no \"" << part << "\" in\n" << text;
-}
+const Words kConstantRate = {"--optimizer.schedule=constant", "--train.evaluate_every=never"};
 
 Words names_in(const std::string& run_folder) {
   Words names;
@@ -29,8 +25,8 @@ Words names_in(const std::string& run_folder) {
 
 TEST(Keeping, MultiplesStayAndWhatGoesIsTold) {
   const TinyRun run;
-  const Words all = kSteady + Words{"--train.steps=7", "--train.checkpoint_every=1",
-                                    "--train.keep=1", "--train.keep_every=3"};
+  const Words all = kConstantRate + Words{"--train.steps=7", "--train.checkpoint_every=1",
+                                          "--train.keep=1", "--train.keep_every=3"};
   for (const char* async : {"false", "true"}) {
     const ProgramEnd end =
         run_to_end(run.train(all + Words{std::string("--train.async_checkpoint=") + async}));
@@ -80,7 +76,8 @@ std::size_t spike_in(const Words& norms) {
 // the run saves; the same again ends a loop of restarts; without the limit it goes on as the quiet
 // run, without the batch on another way.
 TEST(Keeping, ASpikeEndsTheRunBeforeItsUpdate) {
-  const Words wild = kSteady + Words{"--optimizer.lr=0.5", "--train.steps=8", "--train.keep=20"};
+  const Words wild =
+      kConstantRate + Words{"--optimizer.lr=0.5", "--train.steps=8", "--train.keep=20"};
   const std::vector<Words> layouts = {
       {"--train.checkpoint_every=1", "--parallel.data=2", "--zero.stage=2"},
       {"--train.checkpoint_every=2", "--train.async_checkpoint=true", "--parallel.tensor=2"},

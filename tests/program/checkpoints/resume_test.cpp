@@ -14,9 +14,6 @@ namespace {
 namespace fs = std::filesystem;
 
 void expect_done(const ProgramEnd& end) { ASSERT_EQ(end.code, 0) << end.err; }
-void expect_says(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << "no \"" << part << "\" in\n" << text;
-}
 
 const Words kSteady = {"--optimizer.schedule=constant", "--train.checkpoint_every=2",
                        "--train.evaluate_every=never"};

@@ -74,6 +74,7 @@ std::string program();  // its path
 std::vector<std::string> under_mpirun(int ranks, const std::vector<std::string>& argv);
 std::string text_of_file(const std::string& path);  // empty if missing
 void write_file(const std::string& path, const std::string& bytes);
+bool contains(const std::string& text, const std::string& part);
 std::vector<std::string> lines_of(const std::string& text);
 // A number of each line of metrics.jsonl, as written: equal bits have equal texts.
 std::vector<std::string> column(const std::string& run_folder, const std::string& key);
