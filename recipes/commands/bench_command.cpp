@@ -77,9 +77,11 @@ std::string format_of(const CommandLine& line) {
   return format;
 }
 
-// Tokens that the largest test has in its cache.
+constexpr std::int64_t kStreamRows = 512;
+
+// Tokens that the largest test has in its cache, or the measuring of a stream.
 CacheWish cache_of(const Wanted& wanted) {
-  CacheWish wish{.tokens = 1};
+  CacheWish wish{.tokens = kStreamRows};
   for (const BenchTest& t : wanted.tests)
     wish.tokens =
         std::max(wish.tokens, t.batch * kPageTokens * pages_for(t.depth + t.prompt + t.generate));
@@ -88,8 +90,8 @@ CacheWish cache_of(const Wanted& wanted) {
 
 // Rows of the largest pass with which the stream of weights is measured.
 std::int64_t stream_rows(const ModelOptions& model) {
-  constexpr std::int64_t kMost = 512;
-  return model.rotary ? kMost : std::min(kMost, std::max(model.positions, model.sequence));
+  const std::int64_t most = std::max(model.positions, model.sequence);
+  return model.rotary ? kStreamRows : std::min(kStreamRows, most);
 }
 
 std::string time_now() {

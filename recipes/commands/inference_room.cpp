@@ -137,17 +137,27 @@ class Cures {
       smaller_cache("--offload.slots=2 ", slots(2));
     }
     if (!text_.empty()) return text_;
-    const std::int64_t least = slots(2) + needs_.beside_weights() -
-                               (sized_cache_ ? needs_.cache_here - needs_.least_cache : 0);
-    if (limit_.device_alone)
-      return join("Streamed from the host it needs --device.memory=", (least + kMiB - 1) / kMiB,
-                  "MiB");
-    return join("Streamed from disk through two slots it needs ", bytes_text(least),
-                "; more tensor ranks on more machines cut the units");
+    return least_room(away, offload);
   }
 
  private:
   static constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+
+  static std::int64_t whole_mib(std::int64_t bytes) { return (bytes + kMiB - 1) / kMiB; }
+
+  // What it takes at least, and the flags that this counts on.
+  std::string least_room(const std::string& away, const std::string& offload) const {
+    const bool less = sized_cache_ && needs_.cache_here > 2 * needs_.least_cache;
+    const std::int64_t cache = less ? whole_mib(needs_.least_cache) * kMiB : needs_.cache_here;
+    const std::int64_t least = slots(2) + needs_.beside_weights() - needs_.cache_here + cache;
+    const std::string flags =
+        join(offload, " --offload.slots=2", less ? join(" --kv-cache=", cache / kMiB, "MiB") : "");
+    if (limit_.device_alone)
+      return join("Streamed from the ", away, " it needs --device.memory=", whole_mib(least),
+                  "MiB, with ", flags);
+    return join("Streamed from ", away, " it needs ", bytes_text(least), ", with ", flags,
+                "; more tensor ranks on more machines cut the units");
+  }
 
   std::int64_t slots(std::int64_t count) const {
     return std::min(count * needs_.largest_unit, needs_.weights);

@@ -141,7 +141,39 @@ TEST(InferenceRoom, NotEvenTwoSlots) {
   const MemoryLimit limit{
       .bytes = 100 * kMiB, .source = "device.memory = 100 MiB", .device_alone = true};
   const std::string misfit = told(kHost, limit).misfit;
-  EXPECT_TRUE(contains(misfit, "Streamed from the host it needs --device.memory=")) << misfit;
+  const std::string said = "Streamed from the host it needs --device.memory=";
+  const std::size_t at = misfit.find(said);
+  ASSERT_NE(at, std::string::npos) << misfit;
+  EXPECT_TRUE(contains(misfit, "MiB, with --offload.parameters=host --offload.slots=2")) << misfit;
+  EXPECT_FALSE(contains(misfit, "--kv-cache")) << misfit;
+  const auto fits = [&](std::int64_t mib) {
+    return told(kHost, {.bytes = mib * kMiB, .source = "", .device_alone = true}).misfit.empty();
+  };
+  const std::int64_t named = std::atoi(misfit.c_str() + at + said.size());
+  EXPECT_TRUE(fits(named)) << misfit;
+  EXPECT_FALSE(fits(named - 1)) << misfit;
+}
+
+// The same where the cache would be smaller, too: with all that is named it fits.
+TEST(InferenceRoom, NotEvenTwoSlotsBesideALargeCache) {
+  const Recipe recipe = recipe_of(kHost);
+  const EngineOptions options = engine_options(recipe);
+  const auto misfit_with = [&](std::int64_t cache, std::int64_t memory) {
+    const MemoryLimit limit{.bytes = memory * kMiB, .source = "", .device_alone = true};
+    const CacheWish wish{.bytes = cache * kMiB, .tokens = 4096, .texts = 64};
+    return inference_misfit(recipe, inference_needs(recipe, options, wish, limit), limit, true);
+  };
+  const auto number_behind = [](const std::string& text, const std::string& flag) {
+    const std::size_t at = text.find(flag);
+    return at == std::string::npos ? 0 : std::atoi(text.c_str() + at + flag.size());
+  };
+  const std::string misfit = misfit_with(1024, 100);
+  const std::int64_t memory = number_behind(misfit, "it needs --device.memory="),
+                     cache = number_behind(misfit, "--offload.slots=2 --kv-cache=");
+  ASSERT_GT(memory, 100) << misfit;
+  ASSERT_GT(cache, 0) << misfit;
+  EXPECT_EQ(misfit_with(cache, memory), "");
+  EXPECT_NE(misfit_with(cache, memory - 1), "");
 }
 
 TEST(InferenceRoom, BytesThatAreNamedAreTaken) {
