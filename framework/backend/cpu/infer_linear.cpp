@@ -20,17 +20,17 @@ constexpr int kColumns = vec::kLanes == 16 ? 4 : 2;  // rows of x at a time
 constexpr std::int64_t kBytesAtOnce = 256 << 10;     // of x, which stay in the second cache level
 constexpr std::int64_t kAhead = 2048;                // bytes of W
 
-// How a vector's worth of W and x meets. kStep elements of K a vector.
+// How W and x meet, kStep elements of K at a time, in kParts vectors one after the other.
 struct F32Dot {
   using W = float;
   using X = float;
-  static constexpr int kStep = vec::kLanes;
+  static constexpr int kStep = vec::kLanes, kParts = 1;
   template <typename Count>
-  static F32 load_w(const W* p, Count n) {
+  static F32 load_w(const W* p, int, Count n) {
     return vec::load(p, n);
   }
   template <typename Count>
-  static F32 load_x(const X* p, Count n) {
+  static F32 load_x(const X* p, int, Count n) {
     return vec::load(p, n);
   }
   static F32 multiply_add(F32 w, F32 x, F32 sum) { return vec::fma(w, x, sum); }
@@ -40,7 +40,7 @@ struct F32Dot {
 struct StoredF16Dot : F32Dot {
   using W = std::uint16_t;
   template <typename Count>
-  static F32 load_w(const W* p, Count n) {
+  static F32 load_w(const W* p, int, Count n) {
     return vec::from_f16(vec::load(p, n));
   }
 };
@@ -50,26 +50,21 @@ struct StoredF16Dot : F32Dot {
 struct StoredPairDot {
   using W = std::uint16_t;
   using X = float;
-  static constexpr int kStep = 2 * vec::kLanes;
-  struct Halves {
-    F32 even, odd;
-  };
-  static Halves load_w(const W* p, vec::Whole) {
+  static constexpr int kStep = 2 * vec::kLanes, kParts = 2;
+  static F32 load_w(const W* p, int part, vec::Whole) {
     const auto words = vec::load_as<vec::U32>(p);
-    return {vec::from_bits(words << 16), vec::from_bits(words & 0xffff0000u)};
+    return vec::from_bits(part == 0 ? words << 16 : words & 0xffff0000u);
   }
-  static Halves load_w(const W* p, int n) {
+  static F32 load_w(const W* p, int part, int n) {
     W whole[kStep] = {};
     std::copy_n(p, n, whole);
-    return load_w(whole, vec::Whole{});
+    return load_w(whole, part, vec::Whole{});
   }
   template <typename Count>
-  static Halves load_x(const X* p, Count) {
-    return {vec::load(p), vec::load(p + vec::kLanes)};
+  static F32 load_x(const X* p, int part, Count) {
+    return vec::load(p + part * vec::kLanes);
   }
-  static F32 multiply_add(const Halves& w, const Halves& x, F32 sum) {
-    return vec::fma(w.odd, x.odd, vec::fma(w.even, x.even, sum));
-  }
+  static F32 multiply_add(F32 w, F32 x, F32 sum) { return vec::fma(w, x, sum); }
 };
 
 #if defined(__AVX512BF16__) && defined(__AVX512VL__)
@@ -77,15 +72,15 @@ constexpr bool kMultipliesPairs = true;
 struct PairDot {
   using W = std::uint16_t;
   using X = std::uint16_t;
-  static constexpr int kStep = 2 * vec::kLanes;
-  static F32 load_w(const W* p, vec::Whole) { return vec::load_as<F32>(p); }
-  static F32 load_w(const W* p, int n) {
+  static constexpr int kStep = 2 * vec::kLanes, kParts = 1;
+  static F32 load_w(const W* p, int, vec::Whole) { return vec::load_as<F32>(p); }
+  static F32 load_w(const W* p, int, int n) {
     const auto mask = static_cast<__mmask32>(_bzhi_u32(0xffffffffu, static_cast<unsigned>(n)));
     return (F32)_mm512_maskz_loadu_epi16(mask, p);
   }
   template <typename Count>
-  static F32 load_x(const X* p, Count n) {
-    return load_w(p, n);
+  static F32 load_x(const X* p, int part, Count n) {
+    return load_w(p, part, n);
   }
   static F32 multiply_add(F32 w, F32 x, F32 sum) {
     return (F32)_mm512_dpbf16_ps((__m512)sum, (__m512bh)w, (__m512bh)x);
@@ -96,20 +91,27 @@ constexpr bool kMultipliesPairs = false;
 using PairDot = StoredPairDot;
 #endif
 
-// R rows of W by C rows of x. `next`: what is read after these rows, asked for on the way.
+// R rows of W by C rows of x, to out[c][r]. `next`: what is read after these rows, asked for on the
+// way.
 template <typename D, int R, int C>
 inline void dot_tile(std::int64_t k, const typename D::W* w, const typename D::X* x,
-                     std::int64_t x_row, const char* next, float (&out)[kColumns][kRows]) {
+                     std::int64_t x_row, const char* next, float (*out)[kRows]) {
   F32 sum[R][C] = {};
   const auto step = [&](std::int64_t at, auto n) {
-    decltype(D::load_x(x, n)) right[C];
+#pragma GCC unroll 2
+    for (int part = 0; part < D::kParts; ++part) {
+      // Words that were kept for the next part would take the registers of sums: they are read
+      // anew.
+      if constexpr (D::kParts > 1) asm("" : "+r"(at));
+      F32 right[C];
 #pragma GCC unroll 8
-    for (int c = 0; c < C; ++c) right[c] = D::load_x(x + c * x_row + at, n);
+      for (int c = 0; c < C; ++c) right[c] = D::load_x(x + c * x_row + at, part, n);
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const auto left = D::load_w(w + r * k + at, n);
+      for (int r = 0; r < R; ++r) {
+        const F32 left = D::load_w(w + r * k + at, part, n);
 #pragma GCC unroll 8
-      for (int c = 0; c < C; ++c) sum[r][c] = D::multiply_add(left, right[c], sum[r][c]);
+        for (int c = 0; c < C; ++c) sum[r][c] = D::multiply_add(left, right[c], sum[r][c]);
+      }
     }
   };
   std::int64_t at = 0;
@@ -124,9 +126,12 @@ inline void dot_tile(std::int64_t k, const typename D::W* w, const typename D::X
   }
   if (at < k) step(at, static_cast<int>(k - at));
 #pragma GCC unroll 8
-  for (int r = 0; r < R; ++r)
-#pragma GCC unroll 8
-    for (int c = 0; c < C; ++c) out[c][r] = vec::sum(sum[r][c]);
+  for (int c = 0; c < C; ++c) {
+    if constexpr (R == 4)
+      _mm_storeu_ps(out[c], vec::sums(sum[0][c], sum[1][c], sum[2][c], sum[3][c]));
+    else
+      for (int r = 0; r < R; ++r) out[c][r] = vec::sum(sum[r][c]);
+  }
 }
 
 struct Product {
@@ -199,13 +204,14 @@ void spread_pairs(int threads, const Tensor& x, const Tensor& to) {
   const auto* from = static_cast<const std::uint16_t*>(x.data());
   parallel_ranges(threads, x.rows(), 1 + 16384 / row, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r)
-      for (std::int64_t at = 0; at < k; at += kStep) {
-        const auto* p = from + r * k + at;
-        const auto halves = at + kStep <= k ? StoredPairDot::load_w(p, vec::Whole{})
-                                            : StoredPairDot::load_w(p, static_cast<int>(k - at));
-        vec::store(to.as<float>() + r * row + at, halves.even);
-        vec::store(to.as<float>() + r * row + at + vec::kLanes, halves.odd);
-      }
+      for (std::int64_t at = 0; at < k; at += kStep)
+        for (int part = 0; part < StoredPairDot::kParts; ++part) {
+          const auto* p = from + r * k + at;
+          const F32 half = at + kStep <= k
+                               ? StoredPairDot::load_w(p, part, vec::Whole{})
+                               : StoredPairDot::load_w(p, part, static_cast<int>(k - at));
+          vec::store(to.as<float>() + r * row + at + part * vec::kLanes, half);
+        }
   });
 }
 

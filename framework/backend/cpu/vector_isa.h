@@ -49,6 +49,12 @@ inline float fold4(__m128 v, F f) {
   return _mm_cvtss_f32(f(v, _mm_shuffle_ps(v, v, 1)));
 }
 inline __m128 add4(__m128 a, __m128 b) { return _mm_add_ps(a, b); }
+// Four of fold4 with add4.
+inline __m128 add_up4(__m128 a, __m128 b, __m128 c, __m128 d) {
+  const __m128 ab = _mm_add_ps(_mm_movelh_ps(a, b), _mm_movehl_ps(b, a));
+  const __m128 cd = _mm_add_ps(_mm_movelh_ps(c, d), _mm_movehl_ps(d, c));
+  return _mm_add_ps(_mm_shuffle_ps(ab, cd, 0x88), _mm_shuffle_ps(ab, cd, 0xdd));
+}
 inline __m128 max4(__m128 a, __m128 b) { return _mm_max_ps(a, b); }
 
 #if defined(__AVX2__)
@@ -84,9 +90,9 @@ inline __m256 upper(F32 a) {
   return (__m256)__builtin_shufflevector(a, a, 8, 9, 10, 11, 12, 13, 14, 15);
 }
 inline F64 widen(HalfF32 a) { return (F64)_mm512_maskz_cvtps_pd(0xff, (__m256)a); }
-inline float sum(F32 a) {
+inline __m128 quarters(F32 a) {  // added up
   const __m256 v = (__m256)(lower(a) + upper(a));
-  return fold4(_mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1)), add4);
+  return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
 }
 inline float largest(F32 a) {
   const __m256 v = _mm256_max_ps((__m256)lower(a), (__m256)upper(a));
@@ -147,9 +153,8 @@ inline F32 reciprocal(F32 a) { return 1.0f / a; }
 inline HalfF32 lower(F32 a) { return __builtin_shufflevector(a, a, 0, 1, 2, 3); }
 inline HalfF32 upper(F32 a) { return __builtin_shufflevector(a, a, 4, 5, 6, 7); }
 inline F64 widen(HalfF32 a) { return (F64)_mm256_cvtps_pd((__m128)a); }
-inline float sum(F32 a) {
-  return fold4(_mm_add_ps(_mm256_castps256_ps128((__m256)a), _mm256_extractf128_ps((__m256)a, 1)),
-               add4);
+inline __m128 quarters(F32 a) {  // added up
+  return _mm_add_ps(_mm256_castps256_ps128((__m256)a), _mm256_extractf128_ps((__m256)a, 1));
 }
 inline float largest(F32 a) {
   return fold4(_mm_max_ps(_mm256_castps256_ps128((__m256)a), _mm256_extractf128_ps((__m256)a, 1)),
@@ -163,6 +168,7 @@ inline F32 load_partial(const float* p, int n) {
   return (F32)_mm256_maskload_ps(p, first_lanes(n));
 }
 inline void store_partial(float* p, F32 v, int n) {
+  if (n == 4) return _mm_storeu_ps(p, _mm256_castps256_ps128((__m256)v));  // masks are slow on some
   _mm256_maskstore_ps(p, first_lanes(n), (__m256)v);
 }
 inline U16 load_partial(const std::uint16_t* p, int n) {
@@ -171,6 +177,7 @@ inline U16 load_partial(const std::uint16_t* p, int n) {
   return v;
 }
 inline void store_partial(std::uint16_t* p, U16 v, int n) {
+  if (n == 4) return _mm_storel_epi64(reinterpret_cast<__m128i*>(p), (__m128i)v);
   std::memcpy(p, &v, 2 * static_cast<std::size_t>(n));
 }
 // g++ 12 makes five instructions of __builtin_convertvector here.
@@ -199,7 +206,7 @@ inline U64 multiply_low(U64 a, U64 b) { return (U64)_mm256_mul_epu32((__m256i)a,
 inline HalfF32 lower(F32 a) { return __builtin_shufflevector(a, a, 0, 1); }
 inline HalfF32 upper(F32 a) { return __builtin_shufflevector(a, a, 2, 3); }
 inline F64 widen(HalfF32 a) { return __builtin_convertvector(a, F64); }
-inline float sum(F32 a) { return fold4((__m128)a, add4); }
+inline __m128 quarters(F32 a) { return (__m128)a; }
 inline float largest(F32 a) { return fold4((__m128)a, max4); }
 template <typename F>
 inline F32 by_lane(F f) {
@@ -265,5 +272,11 @@ inline U32 gather(const void* p, int stride) {
 inline U64 multiply_low(U64 a, U64 b) { return (a & 0xffffffffu) * (b & 0xffffffffu); }
 
 #endif
+
+// All lanes added up, pairwise; four vectors at once, to the same bits.
+inline float sum(F32 a) { return fold4(quarters(a), add4); }
+inline __m128 sums(F32 a, F32 b, F32 c, F32 d) {
+  return add_up4(quarters(a), quarters(b), quarters(c), quarters(d));
+}
 
 }  // namespace trireme::vec

@@ -53,7 +53,22 @@ TEST(Vector, PartialLoadsAndStoresTouchOnlyTheirLanes) {
       EXPECT_EQ(v[i], i < n ? 3.0f : 0.0f);
       EXPECT_EQ(out[static_cast<std::size_t>(i)], i < n ? 4.0f : -1.0f);
     }
+    std::vector<std::uint16_t> words(vec::kLanes, 7);
+    vec::store(words.data(), vec::to_bf16(vec::set1(1.0f)), n);
+    for (int i = 0; i < vec::kLanes; ++i)
+      EXPECT_EQ(words[static_cast<std::size_t>(i)], i < n ? 0x3f80 : 7) << n;
   }
+}
+
+TEST(Vector, FourSumsAreFourTimesOne) {
+  vec::F32 v[4];
+  for (int i = 0; i < 4; ++i)
+    for (int lane = 0; lane < vec::kLanes; ++lane)
+      v[i][lane] = static_cast<float>(
+          random_normal(key_from_seed(4), static_cast<std::uint64_t>(i * vec::kLanes + lane)));
+  float four[4];
+  _mm_storeu_ps(four, vec::sums(v[0], v[1], v[2], v[3]));
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(four[i], vec::sum(v[i])) << i;
 }
 
 TEST(RandomWords, AreThoseOfTheScalarRoutine) {
