@@ -159,7 +159,8 @@ class LinesMaker {
     else
       told += wishes_.output == "-"
                   ? join("; interrupted, ", std::ssize(lines_) - written_, " lines are left")
-                  : join("; interrupted: what is done is in ", file_.partial_path(), ", --resume goes on");
+                  : join("; interrupted: what is done is in ", file_.partial_path(),
+                         ", --resume goes on");
     process_.err << told << "\n" << std::flush;
     return !whole ? kInterrupted : failed_ > 0 ? 1 : 0;
   }
