@@ -25,7 +25,6 @@ struct Wanted {
   int repeats = 5;
 };
 
-constexpr int kInterrupted = 130;
 constexpr std::int64_t kLongest = 1 << 24, kMostAtOnce = 65536;
 
 // Whole numbers, separated by commas.
@@ -104,9 +103,9 @@ std::string time_now() {
 }
 
 // A model's tests, on all of its ranks; world rank 0 tells what they give, row by row.
-class Bench {
+class ModelBench {
  public:
-  Bench(Process& process, const CommandLine& line)
+  ModelBench(Process& process, const CommandLine& line)
       : process_(process), line_(line), wanted_(wanted_of(line)), format_(format_of(line)) {}
 
   int run() {
@@ -223,7 +222,7 @@ int bench_command(Process& process, const CommandLine& line) {
         "trireme "
         "bench FOLDER [--pp 512] [--tg 128] [--batch 1,8,32] [--depth 0] [--repeat 5] "
         "[-o md|json|jsonl|csv]");
-  return Bench(process, line).run();
+  return ModelBench(process, line).run();
 }
 
 }  // namespace trireme

@@ -18,7 +18,6 @@ namespace trireme {
 
 namespace {
 
-constexpr int kInterrupted = 130;
 // Prompts are made of its tokens: words, numbers and signs as any tokenizer knows them.
 constexpr const char* kAlphabet =
     "In the year 1803 the captain of a small ship wrote down what the wind did, hour by hour; and "

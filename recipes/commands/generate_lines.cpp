@@ -20,7 +20,6 @@ namespace trireme {
 
 namespace {
 
-constexpr int kInterrupted = 130;
 constexpr std::int64_t kAhead = 4;       // requests under way or waiting, for each that runs
 constexpr std::int64_t kUnwritten = 64;  // answers that wait for an earlier one, for each
 

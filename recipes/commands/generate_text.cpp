@@ -14,7 +14,6 @@ namespace trireme {
 
 namespace {
 
-constexpr int kInterrupted = 130;
 constexpr std::int64_t kTemplateTokens = 256;  // around a message, at a guess
 
 class TextMaker {

@@ -38,6 +38,9 @@ struct Process {
   int cores() const;  // that this process may use
 };
 
+// The exit code of what a signal ended before it was done.
+inline constexpr int kInterrupted = 130;
+
 // A subcommand: returns the exit code.
 int train_command(Process& process, const CommandLine& line);
 int tokenize_command(Process& process, const CommandLine& line);
