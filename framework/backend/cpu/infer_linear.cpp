@@ -91,11 +91,17 @@ constexpr bool kMultipliesPairs = false;
 using PairDot = StoredPairDot;
 #endif
 
-// R rows of W by C rows of x, to out[c][r]. `next`: what is read after these rows, asked for on the
-// way.
+// What is read after some rows of W, asked for on the way: `bytes` as many as theirs, in the steps
+// of K from begin to end.
+struct Ahead {
+  const char* bytes = nullptr;
+  std::int64_t begin = 0, end = 0;
+};
+
+// R rows of W by C rows of x, to out[c][r].
 template <typename D, int R, int C>
 inline void dot_tile(std::int64_t k, const typename D::W* w, const typename D::X* x,
-                     std::int64_t x_row, const char* next, float (*out)[kRows]) {
+                     std::int64_t x_row, Ahead ahead, float (*out)[kRows]) {
   F32 sum[R][C] = {};
   const auto step = [&](std::int64_t at, auto n) {
 #pragma GCC unroll 2
@@ -116,11 +122,11 @@ inline void dot_tile(std::int64_t k, const typename D::W* w, const typename D::X
   };
   std::int64_t at = 0;
   for (; at + D::kStep <= k; at += D::kStep) {
-    if (next) {
+    if (at >= ahead.begin && at < ahead.end) {
       constexpr int kLine = 64, kBytes = R * D::kStep * static_cast<int>(sizeof(typename D::W));
 #pragma GCC unroll 8
-      for (int line = 0; line < kBytes; line += kLine) __builtin_prefetch(next + line, 0, 2);
-      next += kBytes;
+      for (int line = 0; line < kBytes; line += kLine)
+        __builtin_prefetch(ahead.bytes + at * kBytes / D::kStep + line, 0, 2);
     }
     step(at, vec::Whole{});
   }
@@ -155,27 +161,32 @@ void dot_rows(const Product& p, const typename D::W* w, const typename D::X* x, 
   // One row of x: W in address order, asked for a little ahead, is read at the memory's rate.
   constexpr bool kWholeLines = D::kStep * sizeof(typename D::W) >= 64;
   for (; kWholeLines && last - first == 1 && row < end; ++row) {
-    const auto* ahead = reinterpret_cast<const char*>(w + row * p.k) + kAhead;
+    const Ahead ahead{reinterpret_cast<const char*>(w + row * p.k) + kAhead, 0, p.k};
     dot_tile<D, 1, 1>(p.k, w + row * p.k, x + first * p.x_row, p.x_row, ahead, out);
     put(first, 1, 1);
   }
   for (; row + kRows <= end; row += kRows) {
     const auto* rows = w + row * p.k;
-    const auto* next =
-        row + 2 * kRows <= end ? reinterpret_cast<const char*>(rows + kRows * p.k) : nullptr;
+    // A part of the next rows with each of the columns, so that memory is asked evenly.
+    const auto ahead = [&](std::int64_t c, std::int64_t columns) {
+      if (row + 2 * kRows > end) return Ahead{};
+      const std::int64_t all = last - first;
+      return Ahead{reinterpret_cast<const char*>(rows + kRows * p.k), p.k * (c - first) / all,
+                   p.k * (c - first + columns) / all};
+    };
     std::int64_t c = first;
-    for (; c + kColumns <= last; c += kColumns, next = nullptr) {
-      dot_tile<D, kRows, kColumns>(p.k, rows, x + c * p.x_row, p.x_row, next, out);
+    for (; c + kColumns <= last; c += kColumns) {
+      dot_tile<D, kRows, kColumns>(p.k, rows, x + c * p.x_row, p.x_row, ahead(c, kColumns), out);
       put(c, kColumns, kRows);
     }
-    for (; c < last; ++c, next = nullptr) {
-      dot_tile<D, kRows, 1>(p.k, rows, x + c * p.x_row, p.x_row, next, out);
+    for (; c < last; ++c) {
+      dot_tile<D, kRows, 1>(p.k, rows, x + c * p.x_row, p.x_row, ahead(c, 1), out);
       put(c, 1, kRows);
     }
   }
   for (; row < end; ++row)
     for (std::int64_t c = first; c < last; ++c) {
-      dot_tile<D, 1, 1>(p.k, w + row * p.k, x + c * p.x_row, p.x_row, nullptr, out);
+      dot_tile<D, 1, 1>(p.k, w + row * p.k, x + c * p.x_row, p.x_row, {}, out);
       put(c, 1, 1);
     }
 }
