@@ -38,10 +38,14 @@ function(trireme_floor NAME)
   target_link_libraries(trireme_${NAME} PUBLIC trireme_flags ${ARG_FLOORS} PRIVATE ${ARG_LIBRARIES})
 endfunction()
 
-# What tests do is in the libraries: their own code is compiled for the compiler's time.
+# What tests do is in the libraries: their own code is compiled for the compiler's time (the checks of undefined behaviour are
+# a third of it).
 function(trireme_test_flags TARGET)
   if(TRIREME_SANITIZE)
     target_compile_options(${TARGET} PRIVATE -O0)
+    if(TRIREME_SANITIZE MATCHES "undefined")
+      target_compile_options(${TARGET} PRIVATE -fno-sanitize=undefined)
+    endif()
   else()
     target_compile_options(${TARGET} PRIVATE -O1)
   endif()
