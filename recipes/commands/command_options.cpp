@@ -12,20 +12,18 @@ namespace trireme {
 
 namespace {
 
-Option valued(std::string_view name, std::string_view value, std::string_view help) {
-  return {.name = name, .takes_value = true, .value = value, .help = help};
+Option valued(std::string_view name, std::string_view value, std::string_view help,
+              std::string_view also = {}) {
+  return {.name = name, .takes_value = true, .value = value, .help = help, .also = also};
 }
 Option plain(std::string_view name, std::string_view help) {
   return {.name = name, .takes_value = false, .value = {}, .help = help};
 }
 
 Option listed(std::string_view name, std::string_view also, std::string_view help) {
-  return {.name = name,
-          .takes_value = true,
-          .value = "N,...",
-          .help = help,
-          .also = also,
-          .list = true};
+  Option option = valued(name, "N,...", help, also);
+  option.list = true;
+  return option;
 }
 
 std::vector<Option> drawing(std::string_view tokens) {
@@ -105,22 +103,14 @@ std::vector<Option> of_bench() {
       listed("tg", "n n-gen", "N tokens written one by one; 0: none [128]"),
       listed("batch", "", "texts at a time, of --tg [1]"),
       listed("depth", "d n-depth", "tokens that are in the cache before [0]"),
-      {.name = "repeat",
-       .takes_value = true,
-       .value = "N",
-       .help = "runs, after one that warms up [5]",
-       .also = "r repetitions"},
+      valued("repeat", "N", "runs, after one that warms up [5]", "r repetitions"),
       {.name = "threads",
        .takes_value = true,
        .value = "N",
        .help = "of each rank, as --parallel.threads [cores / ranks]",
        .also = "t",
        .key = "parallel.threads"},
-      {.name = "o",
-       .takes_value = true,
-       .value = "FORMAT",
-       .help = "md, json, jsonl or csv [md]",
-       .also = "output"},
+      valued("o", "FORMAT", "md, json, jsonl or csv [md]", "output"),
   };
 }
 
